@@ -12,15 +12,16 @@ from runs.lookup import look_up
 
 # The command and its help; analysis/commands/ or files/ in it holds a module for each.
 COMMANDS = {
-    "runs": "one row per run: state, step, loss, steady rate, ranks, attempts, where it ran",
-    "speed": "steady rate of each run and its speedup over the first, with 95 % intervals",
+    "runs": "one row per run: state, step, loss, rate, ranks, attempts, where it ran",
+    "compare": "speed, loss and quality against the first run or arm, one verdict each",
+    "speed": "mean rate of each run and its speedup over the first, with 95 % intervals",
     "loss": "loss of each run against the first: same within a margin, different or undetermined",
     "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
     "target": "time to a target loss or evaluation, by devices and batch, and its factors",
     "noise": "gradient noise scale over training and by bins of t, with intervals",
     "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
-    "report": "one self-contained HTML page on the runs, and a CSV beside it",
+    "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
     "formats": "the formats of logs that are read, and how the logs under a path are",
@@ -36,13 +37,13 @@ VIEWS = {
         "fid": "quality of samples by arms: FID at infinity and KID",
     },
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
-    "report": {"site": "a folder of pages to filter and zoom in; --check recomputes its numbers"},
     "export": {"figure": "a figure for a paper as PDF or SVG, with its caption"},
 }
-_IN_FILES = ("archive", "export", "figure", "site")
+_IN_FILES = ("archive", "export", "figure", "formats")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks
+  ditbench compare logs/one-rank logs/two-ranks
   ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.png
   ditbench loss A B --exact && echo bitwise the same
 
@@ -117,7 +118,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
         action="append",
         default=[],
         metavar="CONDITION",
-        help='exit 1 if it holds for a row: "speedup_high<0.97", "verdict==different"',
+        help='exit 1 if it holds for a row: "high<0.97", "word==different"',
     )
     logs = command.add_argument_group("logs of other trainers (see also logs.yaml)")
     logs.add_argument(

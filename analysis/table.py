@@ -90,10 +90,10 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse `speedup<0.97` or `verdict==different`; raise `Unreadable` for anything else."""
+    """Parse `ratio<0.97` or `word==different`; raise `Unreadable` for anything else."""
     match = _FORM.fullmatch(text)
     if not match:
-        raise Unreadable(f"--fail-if {text!r}: expected COLUMN<VALUE, such as speedup<0.97")
+        raise Unreadable(f"--fail-if {text!r}: expected COLUMN<VALUE, such as ratio<0.97")
     try:
         value: float | str = float(match[3])
     except ValueError:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
 from runs.folder import RunFolder
 from runs.records import is_number
 from runs.study_folder import study_of
@@ -78,7 +79,12 @@ def send(run: TrackedRun, project: str) -> int:
     if not run.after(sent):
         return 0
     config = dict(run.config)
-    with wandb.init(project=project, id=run.name, config=config, resume="allow") as live:
+    try:
+        started = wandb.init(project=project, id=run.name, config=config, resume="allow")
+    except wandb.errors.Error as error:
+        why = " ".join(str(error).split())
+        raise Unreadable(f"wandb: {why}; or keep it here: WANDB_MODE=offline") from None
+    with started as live:
         live.define_metric("*", step_metric="step")
         steps = run.after(live.summary.get("step", sent))
         for step in steps:

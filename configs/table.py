@@ -29,8 +29,8 @@ SHORTEST = 16
 GAP = 2
 # Of a name that is cut, the share of its end, in the order of preference.
 SHARES = (0.5, 0.7, 0.85, 0.3)
-# Columns that keep their place if all rows are alike.
-RESULTS = r"^state$|verdict$"
+# Columns that are never left out, and keep their place if all rows are alike.
+RESULTS = r"^(state|speedup|ratio)$|verdict$"
 NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
 STYLES = {
     "failed": "bold red", "fail": "bold red", "lost": "red", "cancelled": "red", "timeout": "red",
@@ -93,7 +93,10 @@ def _fit(
     kept, left_out = list(cells), list[str]()
     free = width + GAP - sum(least.values()) - GAP * len(kept)
     while free < 0 and len(kept) > 1:
-        left_out.append(next((head for head in drop if head in kept), kept[-1]))
+        others = [head for head in kept if not re.search(RESULTS, head)]
+        if len(others) < 2:
+            break
+        left_out.append(next((head for head in drop if head in others), others[-1]))
         kept.remove(left_out[-1])
         free += least[left_out[-1]] + GAP
     for head in left_out[::-1]:

@@ -22,14 +22,15 @@ while it runs
   rerun     resubmit failed runs
 afterwards
   runs      one row per run; --finetune: by device and steps
-  speed     steady rates and speedups, with intervals
+  compare   speed, loss and quality of two runs or arms: one verdict each
+  speed     rates and speedups, with intervals
   loss      is the loss the same?
   cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
   target    time to a loss, by devices and batch; --critical-batch
   noise     gradient noise scale
   profile   longest operations of a trace
   cost      GPU-hours, money and energy
-  report    everything on one HTML page; --site: a folder of pages
+  report    everything on one HTML page, or --folder; --check
   export    runs to wandb or one table; --figure: PDF or SVG
   audit     claims, recomputed
   formats   logs of other trainers that are read
@@ -52,7 +53,7 @@ renamed() {
     cbs\ *) echo target --critical-batch ;;
     gns\ *) echo noise ;;
     'train gns') echo train noise ;;
-    site\ *) echo report --site ;;
+    site\ *) echo report --folder ;;
     figure\ *) echo export --figure ;;
     schema\ *) echo show pretrain ;;
   esac
@@ -75,7 +76,7 @@ case ${1-} in
     exit
     ;;
   doctor | check | plan | submit | status | tail | why | cancel | rerun) part=launch ;;
-  runs | speed | loss | cells | target | noise | profile | cost | report | export | audit | formats | archive)
+  runs | compare | speed | loss | cells | target | noise | profile | cost | report | export | audit | formats | archive)
     part=analysis
     ;;
   show) part=runs ;;

@@ -39,13 +39,12 @@ drawn=$(echo "$LOGS"/infer-*)
 
 echo
 echo "== what was learned?"
-python -m analysis runs --finetune "$run" "$drawn" --plot "$LOGS/samples.png"
+python -m analysis runs --finetune "$run" "$drawn"
 python -m analysis report "$run" "$drawn" --title "LoRA of a tiny Flux" --out "$LOGS/report.html" >/dev/null
 
 echo
 echo "LoRA:                            $(find "$run/lora" -maxdepth 1 -name 'step-*' | sort | tail -n 1)"
 echo "images and captions:             $LOGS/sheet.png"
 echo "a new prompt, from four noises:  $drawn/samples/prompt-00/"
-echo "training image, before, after:   $LOGS/samples.png"
-echo "everything on one page:          $LOGS/report.html"
+echo "samples and all else, one page:  $LOGS/report.html"
 echo "open it in a browser: xdg-open or open here; from another machine, scp it first: it is one file"

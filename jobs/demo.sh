@@ -35,10 +35,7 @@ python -m train score "$one"
 echo
 echo "== which is faster, and does it learn the same?"
 python -m analysis runs "$LOGS"
-echo
-python -m analysis speed "$one" "$two"
-echo
-python -m analysis loss "$one" "$two" --plot "$LOGS/loss.png"
+python -m analysis loss "$one" "$two" --plot "$LOGS/loss.png" >/dev/null
 python -m analysis report "$one" "$two" --title "Digits on one rank and on two" --out "$LOGS/report.html" >/dev/null
 
 echo
@@ -46,3 +43,6 @@ echo "sample grid:            $(find "$two/samples" -name '*.png' | sort | tail 
 echo "loss plot:              $LOGS/loss.png"
 echo "everything on one page: $LOGS/report.html"
 echo "open it in a browser: xdg-open or open here; from another machine, scp it first: it is one file"
+
+echo
+python -m analysis compare "$one" "$two"

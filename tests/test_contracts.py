@@ -89,6 +89,14 @@ def test_only_launch_slurm_imports_submitit() -> None:
             assert not any(is_below(name, "submitit") for name in imported(path)), path
 
 
+def test_only_analysis_stats_takes_quantiles() -> None:
+    for path in modules("analysis"):
+        if Path("analysis/stats") not in path.parents:
+            assert not any(
+                is_below(name, "scipy.special", "scipy.stats") for name in imported(path)
+            ), path
+
+
 def first_word(call: ast.Call) -> object:
     """The first argument of a call, or the first element of a list that stands there."""
     if not call.args:
@@ -199,8 +207,7 @@ def test_help_is_given_without_loading_torch(module: str) -> None:
 _OWN_FILES = {
     "analysis/commands/files/figure.py",
     "analysis/measure/cache.py",
-    "analysis/site/build.py",
-    "analysis/site/pages.py",
+    "analysis/report/html.py",
     "analysis/wandb_export.py",
     "configs/checks/compute_node.py",
     "launch/doctor/measurements.py",

@@ -1,5 +1,6 @@
 """Claims about runs, recomputed: they agree, disagree, or cannot be decided."""
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.clocks import CLOCKS
-from analysis.measure.loss import pair_curves
-from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speedup, why_not_comparable
+from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, mean_interval, scaled
+from analysis.stats.intervals import Estimate, Floats, scaled
+from analysis.stats.summary import mean_of
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml
@@ -162,20 +164,18 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
     if claim.quantity == "loss":
         return _final_loss(logs[0].column("loss"))
     if claim.quantity == "loss_ratio":
-        found = pair_curves(*logs)
-        base = float(found.loss_a.mean())
-        ratio = None if found.ratio is None else found.difference
-        moved = None if ratio is None or base <= 0 else ratio.map(lambda gap: gap / base + 1)
-        return moved, "the mean losses on the common steps"
+        found = loss_contrast(logs[:1], logs[1:], Compared())
+        ratio = found.mean.estimate().map(math.exp) if found.mean else None
+        return ratio, found.why or "the mean losses over the last tenth of the common steps"
     runs = measure_rates(logs, clock=claim.clock)
     why = f"{runs[0].clock} clock"
     if claim.quantity == "speedup":
-        arms = [Arm(runs=(run,)) for run in runs]
-        found_ratio = speedup(*arms)
-        refusal = why_not_comparable(*arms)
+        contrast = speed_contrast(*(Arm(runs=(run,)) for run in runs))
+        ratio = contrast.mean.estimate().map(math.exp) if contrast.mean else None
+        if contrast.is_refused:
+            return None, f"not compared: {contrast.why}"
         known = "known" if all(log.config is not None for log in logs) else "unknown"
-        why = refusal or f"{why}, configs {known}"
-        return found_ratio, _needed(found_ratio, why)
+        return ratio, _needed(ratio, f"{why}, configs {known}")
     return _of_one(claim.quantity, runs[0], why)
 
 
@@ -191,7 +191,7 @@ def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None
         per_unit = run.images_per_unit
         return (scaled(rate, per_unit), why) if per_unit else (None, "images are not recorded")
     if quantity == "step_s":
-        seconds = run.steady.seconds if run.steady else None
+        seconds = run.seconds.estimate() if run.seconds else None
         return seconds, _needed(seconds, why)
     return rate, _needed(rate, why)
 
@@ -204,12 +204,12 @@ def _one(run: str) -> Sequence[RunLog]:
 
 
 def _final_loss(loss: Floats) -> tuple[Estimate | None, str]:
-    """Return the mean loss of the last quarter of the records."""
+    """Return the mean loss of the last tenth of the records."""
     known = loss[~np.isnan(loss)]
     if not len(known):
         return None, "no loss is recorded"
-    found = mean_interval(known[-max(1, len(known) // 4) :])
-    return found, _needed(found, "mean over the last quarter of the records")
+    found = mean_of(known[-max(1, len(known) // 10) :]).estimate()
+    return found, _needed(found, "mean over the last tenth of the records")
 
 
 def _needed(found: Estimate | None, why: str) -> str:

@@ -3,15 +3,19 @@
 import argparse
 
 from analysis.commands import share
+from analysis.measure.loss import Compared
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, display_cell, hardware_text
 from analysis.study.power import power_text
 from analysis.table import put, remark
+from analysis.verdict import verdict_lines
 from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
 DROP = ("HFU", "MFU", "s/image 95 %", "gpu GB", "95 %", "images/s", "loss", "ended early")
+# Sentences below a table; --json has all.
+MOST_LINES = 8
 EXAMPLE = "ditbench cells logs/layouts-1120 --of validation_loss"
 
 
@@ -45,22 +49,19 @@ def run(args: argparse.Namespace) -> int:
     logs = started_runs(logs)
     if not logs:
         raise Unreadable(f"{args.paths[0]}: none of its {waiting} runs has begun")
-    rows = cell_rows(logs, of=args.of, by=args.by, margin=args.margin)
+    compared = Compared(of=args.of, by=args.by, margin=args.margin)
+    rows = cell_rows(logs, compared=compared)
     if args.json or args.csv:
         put(rows, args, json={"cells": rows, "on": hardware_text(logs)})
     else:
         put([display_cell(row) for row in rows], args, drop=DROP)
+        for line in [*verdict_lines(rows), *verdict_lines(rows, prefix="loss_")][:MOST_LINES]:
+            print(line)
         hardware = hardware_text(logs)
         print(f"\non {hardware}" if hardware else "\nno run recorded its hardware")
         args.rows = rows
     if args.difference:
         remark(power_text(logs, of=args.of, difference=args.difference))
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
-    ends = [end for log in logs if (end := log.last(args.by)) is not None]
-    if any(row["verdict"] for row in rows) and min(ends, default=0) < max(ends, default=0):
-        text = (
-            f"a loss verdict is of the {args.by} that both runs have; they end at {min(ends):.6g}"
-        )
-        remark([f"{text} to {max(ends):.6g}, and the column {args.of} is of the end"])
     remark(line for log in logs for line in log.remarks)
     return 0

@@ -36,12 +36,18 @@ def run(args: argparse.Namespace) -> int:
         for batch, values in sorted(samples.items())
     ]
     whole = {
-        **estimate_fields("b_crit", found.b_crit if found else None),
+        **estimate_fields("b_crit", found.b_crit if found and found.is_line else None),
         "e_min": found.e_min if found else None,
     }
     put(rows, args, json=whole)
     args.rows = [whole]
     remark(remarks)
+    if found and not found.is_line:
+        remark([
+            "undetermined: the samples do not rise along a line over the batch "
+            f"(p = {found.p_line:.2g}), so there is no single critical batch size"
+        ])  # fmt: skip
+        return 1
     if not found:
         remark(["undetermined: samples must rise over two batches or more"])
         return 1

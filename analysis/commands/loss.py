@@ -4,18 +4,18 @@ import argparse
 
 from analysis.commands import plot_file, share, writing
 from analysis.measure.loss import (
-    AXES,
-    NO_TRAINING,
+    MARGIN,
+    Compared,
+    display_row,
     exact_differences,
-    factor_remark,
-    loss_curve,
-    pair_curves,
-    pair_row,
-    whole_factor,
+    factor_remarks,
+    loss_rows,
 )
+from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.table import put, remark
+from analysis.verdict import verdict_lines
 from configs.errors import Unreadable
 
 EXAMPLE = "ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
@@ -36,8 +36,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin",
         type=share,
-        default=0.01,
-        help="what counts as the same, as a share of the first run's mean loss (default: 0.01)",
+        default=MARGIN,
+        help="what counts as the same, as a share of the first run's loss (default: 0.01)",
     )
     parser.add_argument(
         "--exact", action="store_true", help="exit 1 if any loss at a common step differs"
@@ -62,34 +62,30 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(logs: list[RunLog], args: argparse.Namespace) -> int:
-    pairs = [
-        pair_curves(logs[0], other, by=args.by, after=args.after, of=args.of) for other in logs[1:]
-    ]
-    rows = [pair_row(found, margin=args.margin) for found in pairs]
-    factors = [whole_factor(found) for found in pairs]
-    shown = [
-        {name: row[name] for name in row if name != "verdict"}
-        | {"loss verdict": row["verdict"] + (f", {abs(k)} times throughout" if k else "")}
-        for row, k in zip(rows, factors, strict=True)
-    ]
-    put(rows if args.json or args.csv else shown, args, json={"pairs": rows})
+    rows = loss_rows(logs, _compared(args))
+    put([display_row(row) for row in rows] if _is_text(args) else rows, args, json={"pairs": rows})
     args.rows = rows
-    for found, factor in zip(pairs, factors, strict=True):
-        low, high = found.x[0], found.x[-1]
-        remark([f"{found.b.name}: {len(found.x)} points, {AXES[args.by]} {low:.6g} to {high:.6g}"])
-        if factor is not None:
-            remark([factor_remark(found, factor)])
+    if _is_text(args):
+        print("\n" + "\n".join(verdict_lines(rows)[:8]))
+    remark(factor_remarks(logs, _compared(args)))
     return 0
 
 
 def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
     rows = [
-        pair_row(pair_curves(logs[0], other, of=args.of), margin=args.margin)
-        | exact_differences(logs[0], other, of=args.of)
-        for other in logs[1:]
+        row | exact_differences(logs[0], other, of=args.of)
+        for row, other in zip(loss_rows(logs, _compared(args)), logs[1:], strict=True)
     ]
     put(rows, args, json={"pairs": rows})
     return 1 if any(row["differing"] for row in rows) else 0
+
+
+def _compared(args: argparse.Namespace) -> Compared:
+    return Compared(of=args.of, by=args.by, after=args.after, margin=args.margin)
+
+
+def _is_text(args: argparse.Namespace) -> bool:
+    return not (args.json or args.csv)
 
 
 def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""`speed`: steady rates, and their ratios to the first run's."""
+"""`speed`: rates, and their ratios to the first run's."""
 
 import argparse
 from typing import Any
@@ -9,11 +9,16 @@ from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.speed_table import difference_rows, display_row, speed_rows, time_rows
 from analysis.read.find import read_logs
 from analysis.table import put, remark
+from analysis.verdict import verdict_lines
 from configs.table import text_table
 from configs.terminal import printable
 
 EXAMPLE = "ditbench speed logs/one-rank logs/two-ranks --clock train"
 MOST_LISTED = 4
+# Sentences below a table; --json has all.
+MOST_LINES = 8
+# The columns to leave out first of a table that is too wide.
+DROP = ("host-bound", "by 6N", "HFU", "MFU", "clock", "images/s", "95 %")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +62,9 @@ def run(args: argparse.Namespace) -> int:
 def _text(compared: list[Arm], loads: list[dict[str, Any]], *, whole: bool) -> str:
     """Return the rates, the time by purpose, the load, and what else differs, as text."""
     base = compared[0]
-    parts = [text_table([display_row(row) for row in speed_rows(compared)], whole=whole)]
+    rows = speed_rows(compared)
+    parts = [text_table([display_row(row) for row in rows], drop=DROP, whole=whole)]
+    parts += ["\n".join(verdicts)] if (verdicts := verdict_lines(rows)[:MOST_LINES]) else []
     if spent := time_rows(compared):
         parts.append("time by purpose, in seconds\n" + text_table(spent, whole=whole))
     if any("sm_ghz" in load for load in loads):

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.detect.stragglers import late_ranks
-from analysis.measure.clocks import Intervals, choose_clocks, intervals
+from analysis.measure.clocks import choose_clocks, intervals
 from analysis.read.run_log import RunLog, kept_with_log
-from analysis.stats.intervals import Floats, autocorrelation_time
-from analysis.stats.steady_state import OUTLIER, SIGMA_OF_MAD, steady, warmup_end
+from analysis.stats.intervals import Floats
+from analysis.stats.summary import SIGMA_OF_MAD, robust, summarise
 from runs.folder import RunFolder
 from runs.records import starts
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
 DIVERGED_RECORDS = 10
-DROP_STRENGTH, DROP_SHARE = 6.0, 0.04
+MOST_STALLS, STALL_SHARE = 3, 0.05
 WINDOW = 15
 MIN_RECORDS = 30
 # A step between two records that is this many times the usual one is a gap.
@@ -100,9 +100,14 @@ def _past_median(values: Floats) -> Floats:
 
 
 def _scatter(logs: Floats) -> float:
-    """Return the noise between records, from second differences so that a trend cancels."""
-    second = np.diff(logs, 2)
-    return SIGMA_OF_MAD * float(np.median(np.abs(second - np.median(second)))) / 6**0.5
+    """Return the noise between records: the median over windows of the deviation within each.
+
+    In a window a trend hardly counts, and noise that is correlated from record to record counts in
+    full, as it does not in differences of neighbours.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(logs, min(2 * WINDOW, len(logs)))
+    centres = np.median(windows, axis=1, keepdims=True)
+    return SIGMA_OF_MAD * float(np.median(np.median(np.abs(windows - centres), axis=1)))
 
 
 def _departure(logs: Floats, lowest: Floats, bound: float) -> int:
@@ -126,43 +131,20 @@ def _rates(log: RunLog) -> Iterator[Finding]:
     found = intervals(log, clock=clock)
     if len(found.seconds) < MIN_RECORDS or clock == "printed":
         return
-    result = steady(found.seconds, found.attempt)
-    median = result.seconds.value
+    result = summarise(found.seconds, found.attempt)
     clean = np.log(found.seconds[result.kept])
-    sigma = SIGMA_OF_MAD * float(np.median(np.abs(clean - np.median(clean))))
-    bound = median * max(STALL_TIMES, float(np.exp(STALL_SIGMAS * sigma)))
-    for index in np.flatnonzero(found.seconds > bound):
-        if index >= result.warmup:
-            times = found.seconds[index] / median
-            row = int(found.row[index])
-            yield _at(log, row, "stall", f"{times:.3g} times the steady time of an interval")
-    yield from _rate_drop(log, found)
-
-
-def _rate_drop(log: RunLog, found: Intervals) -> Iterator[Finding]:
-    """Find the strongest lasting slowdown after warm-up, by intervals without local outliers."""
-    logs = np.log(found.seconds)
-    half = len(logs) // 2
-    head = warmup_end(found.seconds[:half])
-    has_slow_start = head and np.median(logs[:head]) > np.median(logs[head:half])
-    near = np.abs(logs - _past_median(logs)) < OUTLIER * max(_scatter(logs), 1e-6) + DROP_SHARE
-    later = np.arange(len(logs)) >= (head if has_slow_start else 0)
-    # Right after a lasting change the past median lags, so compare with the future median too.
-    near |= np.abs(logs - _past_median(logs[::-1])[::-1]) < OUTLIER * _scatter(logs) + DROP_SHARE
-    kept = np.flatnonzero(near & later)
-    logs, n = logs[kept], len(kept)
-    if n < MIN_RECORDS:
-        return
-    heads = np.arange(n // 10, n - n // 10)
-    sums = np.cumsum(logs)
-    change = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads
-    best = int(np.argmax(change * np.sqrt(heads * (n - heads))))
-    cut = int(heads[best])
-    rest = np.concatenate([logs[:cut] - logs[:cut].mean(), logs[cut:] - logs[cut:].mean()])
-    error = rest.std() * (autocorrelation_time(rest, fitted=2) * n / (cut * (n - cut))) ** 0.5
-    if change[best] > DROP_SHARE and change[best] > DROP_STRENGTH * error:
-        detail = f"every step takes {np.expm1(change[best]):.0%} longer from here on"
-        yield _at(log, int(found.row[kept[cut]]), "rate drop", detail)
+    median, sigma = robust(clean)
+    bound = max(STALL_TIMES, float(np.exp(STALL_SIGMAS * sigma)))
+    times = found.seconds / np.exp(median)
+    stalls = np.flatnonzero(times > bound)
+    if len(stalls) <= max(MOST_STALLS, STALL_SHARE * len(times)):
+        # More of them are how this run is, and its rate says so.
+        for index in stalls[stalls >= result.warmup]:
+            detail = f"{times[index]:.3g} times the usual time of an interval"
+            yield _at(log, int(found.row[index]), "stall", detail)
+    if (change := result.change) is not None and change.ratio > 1:
+        detail = f"every step takes {change.ratio - 1:.0%} longer from here on"
+        yield _at(log, int(found.row[change.index]), "rate drop", detail)
 
 
 def _stragglers(log: RunLog) -> Iterator[Finding]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
-from analysis.stats.steady_state import SIGMA_OF_MAD
+from analysis.stats.summary import SIGMA_OF_MAD
 from configs.files import read_lines
 from runs.folder import RunFolder
 from runs.records import is_number

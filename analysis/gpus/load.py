@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from analysis.gpus.slowdown import Load, Means, gpu_load, slowdowns
-from analysis.measure.clocks import intervals
 from analysis.measure.speed import MeasuredRate
 from runs.folder import RunFolder
 from runs.gpu_log import read_gpu_logs
@@ -15,11 +14,11 @@ MIN_STEADY = 0.8
 
 
 def steady_load(run: MeasuredRate) -> Load:
-    """Return the load over the intervals that the steady rate is taken from."""
-    log, found = run.log, intervals(run.log, clock=run.clock)
-    if run.steady is None or run.clock == "printed":
+    """Return the load over the intervals that the rate is taken from."""
+    log, found = run.log, run.intervals
+    if run.summary is None or run.clock == "printed":
         return Load()
-    last, first = found.row[run.steady.kept], found.start[run.steady.kept]
+    last, first = found.row[run.summary.kept], found.start[run.summary.kept]
     of = {name: log.column(name) for name in ("train_s", "data_s", "host_bound", "time")}
     train_s, data_s = (
         float((of[name][last] - of[name][first]).sum()) for name in ("train_s", "data_s")
@@ -27,7 +26,7 @@ def steady_load(run: MeasuredRate) -> Load:
     bound = of["host_bound"][last][of["host_bound"][last] >= 0]
     # The seconds of steady training up to each of these times; saves lie before an interval's own.
     seconds = of["train_s"][last] - of["train_s"][first]
-    timed = found.seconds[run.steady.kept] * (log.step[last] - log.step[first])
+    timed = found.seconds[run.summary.kept] * (log.step[last] - log.step[first])
     seconds = np.where(np.isnan(seconds), timed, seconds)
     spans = np.stack([of["time"][last] - seconds, of["time"][last]], axis=1)
     times = np.maximum.accumulate(spans.ravel())
@@ -37,7 +36,7 @@ def steady_load(run: MeasuredRate) -> Load:
         begin, end = np.interp([row["time"] - row["span_s"], row["time"]], times, sums)
         return float(end - begin) if end - begin >= MIN_STEADY * row["span_s"] else 0.0
 
-    attempts = map(RunFolder(log.path).attempt, np.unique(found.attempt[run.steady.kept]).tolist())
+    attempts = map(RunFolder(log.path).attempt, np.unique(found.attempt[run.summary.kept]).tolist())
     return gpu_load(
         [read_gpu_logs(attempt) for attempt in attempts],
         steady_s,

@@ -15,8 +15,9 @@ from analysis.gradient_noise.records import (
     parse_step,
     parse_whole,
 )
-from analysis.stats.intervals import MIN_VALUES, Floats
+from analysis.stats.intervals import Floats
 from analysis.stats.noise_scale import GramSums, concatenate
+from analysis.stats.summary import MIN_VALUES
 from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
 from runs.folder import RunFolder

@@ -11,7 +11,8 @@ import numpy as np
 
 from analysis.gradient_noise.stages import BinnedSums
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.noise_scale import image_noise, jackknife
+from analysis.stats.jackknife import jackknife
+from analysis.stats.noise_scale import image_noise
 
 # The bound on the weight w_k / q_k: a bin whose noise was underestimated is still drawn.
 MAX_WEIGHT = 5.0

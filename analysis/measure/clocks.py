@@ -69,9 +69,11 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         return _printed(log)
     reading = _reading(log, clock).copy()
     reading[np.isin(log.attempt, list(log.superseded))] = np.nan
+    # A clock that falls has begun again: no interval spans that.
+    begun = np.cumsum(np.diff(reading, prepend=reading[:1]) < 0)
     rows = _rows_to_read(reading, log.attempt)
     start, end = rows[:-1], rows[1:]
-    same = log.attempt[start] == log.attempt[end]
+    same = (log.attempt[start] == log.attempt[end]) & (begun[start] == begun[end])
     start, end = start[same], end[same]
     steps = log.step[end] - log.step[start]
     with np.errstate(divide="ignore", invalid="ignore"):

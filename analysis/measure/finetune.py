@@ -6,13 +6,16 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.cost import cost_rows
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rates, speedup, verdict
+from analysis.measure.speed import SPEED, Arm, attribution, group_arms, judged_speeds, measure_rates
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, median_interval
+from analysis.stats.intervals import Estimate
+from analysis.stats.judge import Judgement
+from analysis.stats.summary import mean_of
 from analysis.study.cells import peak_memory_gb
 from analysis.table import interval_text
+from analysis.verdict import verdict_fields
 from runs.records import is_number
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
@@ -27,6 +30,7 @@ SETTINGS = {
     "data.resolutions": "sizes", "train.precision": "", "flux.quantise": "base",
     "images_in_set": "images", "seed": "seed",
 }  # fmt: skip
+_FOR_PROGRAMS = ("high", "word", "unit", "n", "comparisons", "why")
 # Seconds before the first image of an inference run, and of that image.
 _STARTUP = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")
 
@@ -94,32 +98,27 @@ def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
     measured = measure_rates(logs)
     found = []
     for steps in sorted({planned_steps(log) or 0 for log in logs}):
-        base, *others = group_arms(
-            [run for run in measured if (planned_steps(run.log) or 0) == steps]
-        )
-        found += [
-            _speedup_row(steps, base, arm)
-            for arm in others
-            if device(arm.runs[0].log) != device(base.runs[0].log)
-        ]
+        arms = group_arms([run for run in measured if (planned_steps(run.log) or 0) == steps])
+        first = device(arms[0].runs[0].log)
+        arms = [arms[0], *(arm for arm in arms if device(arm.runs[0].log) != first)]
+        judged = zip(arms[1:], judged_speeds(arms)[1:], strict=True)
+        found += [_speedup_row(steps, arms[0], arm, verdict) for arm, verdict in judged]
     return found
 
 
-def _speedup_row(steps: int, base: Arm, arm: Arm) -> dict[str, Any]:
-    ratio = speedup(base, arm)
+def _speedup_row(steps: int, base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
     return {
         "steps": steps,
         "base": f"{device(base.runs[0].log)}: {base.name}",
         "against": f"{device(arm.runs[0].log)}: {arm.name}",
         "clock": arm.runs[0].clock,
-        **_estimate("speedup", ratio),
-        "verdict": verdict(base, arm, ratio),
+        **verdict_fields(found, SPEED, base=base.name, arm=arm.name),
         "of": attribution(base, arm),
     }
 
 
 def seconds_per_image(log: RunLog) -> Estimate | None:
-    """Return the median seconds of an image, without the first image of each start.
+    """Return the mean seconds of an image, without the first image of each start.
 
     An inference run records every image, a fine-tuning run each set of samples.
     """
@@ -130,7 +129,7 @@ def seconds_per_image(log: RunLog) -> Estimate | None:
         )
         if is_number(images) and is_number(drawn_s) and is_number(first_s) and images > 1:
             seconds.append((drawn_s - first_s) / (images - 1))
-    return median_interval(np.array(seconds)) if seconds else None
+    return mean_of(np.array(seconds)).estimate() if seconds else None
 
 
 def image_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
@@ -157,7 +156,9 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         elif name.endswith("_gain"):
             half = row[f"{name}_95"]
             found[name] = None if None in (value, half) else f"{value:.4g} ± {half:.2g}"
-        elif name != "high" and not name.endswith("_gain_95"):
+        elif name == "verdict":
+            found[name] = row["word"]
+        elif name not in _FOR_PROGRAMS and not name.endswith("_gain_95"):
             found[name] = value
     return found
 

@@ -1,229 +1,230 @@
-"""Compare the loss curves of two runs: the same within a margin, or different."""
+"""Contrasts of the loss of arms: the same within a margin, better, worse or undetermined."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
+from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats import intervals
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.intervals import Floats
+from analysis.stats.judge import Judgement, judge
+from analysis.stats.summary import MIN_VALUES, Mean, effective_number, mean_of, trend
+from analysis.verdict import ratio_text, verdict_fields
 from configs.errors import Unreadable
-from runs.records import starts
 
-AXES = {
-    "step": "optimizer steps",
-    "images": "images seen",
-    "train_s": "seconds of training steps",
-    "wall": "seconds since the first start",
-    "gpu_hours": "hours of training steps times ranks",
-}
+# The loss of a run is the mean over this share of it: a single record is noisy.
+FINAL_SHARE = 0.1
+MARGIN = 0.01
+# What two seeds of a recipe differ by at the end of training (standard deviation of logs).
+SEED_SCATTER = 0.02
 FACTOR_TOLERANCE = 0.02
+# Ends of two runs that differ by less are the same.
+ROUNDING = 1e-6
 MAX_FACTOR = 4096
-# The weights of terms that training adds to its loss.
-TERMS = (
-    "objective.extra.direction", "objective.extra.contrastive", "objective.extra.dispersive",
-    "repa.weight",
-)  # fmt: skip
-FEWEST_SEEDS = 3
-# Kinds of runs without a training to compare.
-NO_TRAINING = ("encode", "gns", "infer", "sample")
+# (least values, terms of the trend that are removed): each term costs a degree of freedom.
+TREND_TERMS = ((100, 4), (30, 2), (0, 1))
+# Evaluations of which more is better.
+_HIGHER = ("accuracy", "recognised")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossCurve:
-    """The losses of a run [n] over one ascending axis `x` [n], with the steps [n]."""
+class Compared:
+    """What of runs is compared: `of` over the axis `by`, from `after` on, within `margin`."""
 
-    log: RunLog
-    x: Floats
-    loss: Floats
-    step: Floats
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurvePair:
-    """Two curves on their common range.
-
-    `difference` is the mean of b - a, `log_ratio` that of log(b / a), None unless all losses are
-    positive. A ratio of losses that fall together stays level, so its noise is not taken for drift.
-    """
-
-    a: RunLog
-    b: RunLog
-    x: Floats
-    loss_a: Floats
-    loss_b: Floats
-    difference: Estimate
-    log_ratio: Estimate | None
+    of: str = "loss"
+    by: str = "step"
+    after: float = 0.0
+    margin: float = MARGIN
 
     @property
-    def ratio(self) -> float | None:
-        """The mean loss of b over the mean loss of a, None if the latter is 0."""
-        mean_a = float(self.loss_a.mean())
-        return float(self.loss_b.mean()) / mean_a if mean_a else None
-
-    def verdict(self, *, margin: float) -> str:
-        """Return whether the losses agree within `margin`, a share of a's loss."""
-        if self.log_ratio is not None:
-            found, least, most = self.log_ratio, math.log1p(-margin), math.log1p(margin)
-        else:
-            found, most = self.difference, margin * abs(float(self.loss_a.mean()))
-            least = -most
-        return _word(found, least, most)
-
-
-def _word(found: Estimate, least: float, most: float) -> str:
-    """Return whether an interval lies within the bounds, beyond one of them, or neither."""
-    if found.low is None or found.high is None:
-        return "undetermined"
-    if least <= found.low and found.high <= most:
-        return "same loss"
-    return "different" if found.low > most or found.high < least else "undetermined"
-
-
-def pooled_verdict(pairs: Sequence[CurvePair], *, margin: float) -> str | None:
-    """Return the verdict on pairs of curves, each pair with a seed of its own.
-
-    The interval comes from the scatter of the mean log ratio between seeds. Return None for fewer
-    than three pairs, whose scatter says little, or if a loss is not positive.
-    """
-    logs = [pair.log_ratio.value for pair in pairs if pair.log_ratio is not None]
-    if len(logs) < max(len(pairs), FEWEST_SEEDS):
-        return None
-    return _word(intervals.geometric_mean(np.array(logs)), 1 - margin, 1 + margin)
-
-
-def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
-    """Return a run's training loss over an axis, or its evaluation `of`, or raise `Unreadable`."""
-    if of != "loss":
-        return _evaluated(log, by, of)
-    x = axis_values(log, by)
-    loss = log.column("loss")
-    kept = ~np.isnan(x) & ~np.isnan(loss)
-    if not kept.any():
-        missing = "loss" if np.isnan(loss).all() else f"{by} beside its loss"
-        raise Unreadable(f"{log.path}: records no {missing}")
-    order = np.flatnonzero(kept)
-    order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
-    return LossCurve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
-
-
-def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
-    """Return an evaluation's curve; after a resume the newest value of a step counts."""
-    latest = {
-        int(e["step"]): e
-        for e in log.evaluations
-        if all(type(e.get(key)) in (int, float) for key in (of, "step"))
-    }
-    if not latest:
-        known = sorted({name for record in log.evaluations for name in record})
-        raise Unreadable(f"{log.path}: evaluates no {of}; it has {', '.join(known) or 'none'}")
-    # Evaluations take their place on the axis from the training record of the same step.
-    axis = dict(zip(log.step.tolist(), axis_values(log, by).tolist(), strict=True))
-    step = np.array(sorted(latest), dtype=float)
-    x = np.array([axis.get(int(at), np.nan) for at in step]) if by != "step" else step
-    loss = np.array([latest[int(at)][of] for at in step], dtype=float)
-    kept = ~np.isnan(x)
-    if not kept.any():
-        raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
-    return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept])
-
-
-def axis_values(log: RunLog, by: str) -> Floats:
-    """Return the values [n] of one of `AXES` at the rows of a log, NaN if they are unknown."""
-    if by == "step":
-        return log.step.astype(float)
-    if by == "wall":
-        begun = [event["time"] for event in starts(log.events)]
-        return log.column("time") - (min(begun) if begun else np.nan)
-    if by == "gpu_hours":
-        return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
-    return log.column(by)
-
-
-def same_quantity(a: RunLog, b: RunLog, of: str) -> bool:
-    """Return False if `of` is a loss of other terms, or of pixels and latents, or other latents."""
-    if of == "loss" and _terms(a) != _terms(b):
-        return False
-    sources = [(log.config or {}).get("data.source") for log in (a, b)]
-    if "loss" not in of or None in sources:
-        return True
-    of_latents = [source == "latents" for source in sources]
-    vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
-    return of_latents[0] == of_latents[1] and (None in vaes or vaes[0] == vaes[1])
-
-
-def _terms(log: RunLog) -> list[float]:
-    """Return the weights of the terms that training adds to its loss, and validation does not."""
-    return [(log.config or {}).get(name) or 0.0 for name in TERMS]
-
-
-def pair_curves(
-    a: RunLog, b: RunLog, *, by: str = "step", after: float = 0.0, of: str = "loss"
-) -> CurvePair:
-    """Pair two runs on the common range of an axis, from `after` on.
-
-    The pairs are the points that both recorded if these are at least half of a curve's; otherwise
-    b is interpolated linearly at the points of a. Raise `Unreadable` if there are none, or for
-    losses of different quantities (`same_quantity`).
-    """
-    if not same_quantity(a, b, of):
-        raise Unreadable(
-            f"{a.name} and {b.name}: their {of} is of other terms (compare validation_loss), or of "
-            "pixels or latents of another VAE (compare their images, for example by FID)"
+    def quantity(self) -> Quantity:
+        """The loss as a quantity of a contrast."""
+        is_training = self.of == "loss"
+        return Quantity(
+            name=self.of.replace("_", " "),
+            better="higher" if self.of in _HIGHER else "lower",
+            stretch="last tenth" if is_training else "last evaluation",
+            margin=self.margin,
+            seed_scatter=SEED_SCATTER,
         )
-    one, other = loss_curve(a, by=by, of=of), loss_curve(b, by=by, of=of)
-    low, high = max(one.x[0], other.x[0], after), min(one.x[-1], other.x[-1])
-    common, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
-    inside = (common >= low) & (common <= high)
-    points = min(((c.x >= low) & (c.x <= high)).sum() for c in (one, other))
-    if inside.sum() * 2 >= points and inside.any():
-        x, loss_a, loss_b = common[inside], one.loss[at_a[inside]], other.loss[at_b[inside]]
+
+
+def judged_losses(arms: Sequence[Sequence[RunLog]], compared: Compared) -> list[Judgement | None]:
+    """Return the verdict on each arm, which are runs, against the first; it has none itself."""
+    found = [loss_contrast(arms[0], arm, compared) for arm in arms[1:]]
+    return [None, *judge((found, compared.quantity))[0]]
+
+
+def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared) -> Contrast:
+    """Return the contrast of the losses at the end of the range that all runs have.
+
+    Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
+    point by point. The same loss has to hold in both halves of the range, too.
+    """
+    if why := why_unlike(base[0], arm[0], compared.of):
+        return refused(why)
+    try:
+        sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
+    except Unreadable as error:
+        return refused(str(error))
+    every = [curve for side in sides for curve in side]
+    low = max(compared.after, *(curve.x[0] for curve in every))
+    high = min(curve.x[-1] for curve in every)
+    if high < low:
+        return refused(f"no common range of {compared.by} from {compared.after:g} on")
+    if any((curve.loss <= 0).any() for curve in every):
+        return Contrast(mean=None, why="a loss is not positive")
+    if not all(_counts(curve, low, high) for curve in every):
+        return Contrast(mean=None, why="no record near the end of the range that both have")
+    if len(sides[0]) == len(sides[1]) == 1:
+        steps = _of_two_curves(sides[0][0], sides[1][0], low, high)
+        steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
     else:
-        here = (one.x >= low) & (one.x <= high)
-        x, loss_a = one.x[here], one.loss[here]
-        loss_b = np.interp(x, other.x, other.loss)
-    if not len(x):
-        raise Unreadable(f"{a.name} and {b.name}: no common range of {by} from {after:g} on")
-    difference = _mean(loss_b - loss_a)
-    are_positive = bool((loss_a > 0).all() and (loss_b > 0).all())
-    log_ratio = _mean(np.log(loss_b / loss_a)) if are_positive else None
-    return CurvePair(
-        a=a, b=b, x=x, loss_a=loss_a, loss_b=loss_b, difference=difference, log_ratio=log_ratio
+        steps = None
+    replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
+    found = contrast(*replicates, steps=steps, pair_seeds=True)
+    if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
+        remark = f"up to {high:.6g} {compared.by.replace('_', ' ')}, which all have"
+        return replace(found, remarks=(*found.remarks, remark))
+    return found
+
+
+def _curve(log: RunLog, compared: Compared) -> LossCurve:
+    return loss_curve(log, by=compared.by, of=compared.of)
+
+
+def _one_per_seed(logs: Sequence[RunLog]) -> list[RunLog]:
+    return list({seed_of(log): log for log in reversed(logs)}.values())[::-1]
+
+
+def _tail(x: Floats, low: float, high: float, of: str = "loss") -> Floats:
+    """Return which points [n] are in the last tenth of a range; of evaluations the last one."""
+    last = x <= high
+    if of != "loss":
+        return np.asarray(x == x[last][-1])
+    return np.asarray(last & (x >= high - FINAL_SHARE * (high - low)))
+
+
+def _halves(x: Floats, low: float, high: float) -> list[Floats]:
+    middle = (low + high) / 2
+    return [np.asarray((x >= low) & (x <= middle)), np.asarray((x >= middle) & (x <= high))]
+
+
+def _counts(curve: LossCurve, low: float, high: float) -> bool:
+    parts = [_tail(curve.x, low, high, curve.of), *_halves(curve.x, low, high)]
+    return all(part.any() for part in parts)
+
+
+def _replicate(curve: LossCurve, low: float, high: float) -> Replicate:
+    parts = [_tail(curve.x, low, high, curve.of), *_halves(curve.x, low, high)]
+    log, *stretches = (math.log(float(curve.loss[part].mean())) for part in parts)
+    return Replicate(
+        log=log, nodes=nodes_of(curve.log), seed=seed_of(curve.log), stretches=tuple(stretches)
     )
 
 
-def _mean(gap: Floats) -> Estimate:
-    """Return the mean of a gap with its interval, which has no width if the gap is 0 throughout."""
-    return intervals.mean_interval(gap) if gap.any() else Estimate(value=0.0, low=0.0, high=0.0)
+def _of_two_curves(a: LossCurve, b: LossCurve, low: float, high: float) -> Contrast:
+    """Compare two runs by the log ratio at the points that both have, or by interpolating b."""
+    paired = pair_points(a, b, low, high)
+    gap = np.log(paired.b / paired.a)
+    parts = [_tail(paired.x, low, high, a.of), *_halves(paired.x, low, high)]
+    if not all(part.any() for part in parts):
+        return Contrast(mean=None, why="no common record near the end")
+    around = [parts[2] if a.of == "loss" else np.ones_like(parts[0]), parts[1], parts[2]]
+    mean, *further = (
+        _part_mean(gap, part, paired, around=near) for part, near in zip(parts, around, strict=True)
+    )
+    return Contrast(mean=mean, unit=paired.unit, n=len(gap), further=tuple(further))
 
 
-def whole_factor(found: CurvePair) -> int | None:
+def _part_mean(gap: Floats, part: Floats, paired: "PairedCurves", *, around: Floats) -> Mean:
+    """Return the log ratio of the mean losses over a part of the points.
+
+    Its error is by the noise of the log ratio about a smooth trend over the points `around` it, or
+    over all points if those are few.
+    """
+    value = math.log(float(paired.b[part].mean()) / float(paired.a[part].mean()))
+    if not gap.any():
+        return Mean(value=0.0, error=0.0)
+    gap = gap[around] if around.sum() >= MIN_VALUES else gap
+    if len(gap) < MIN_VALUES:
+        return Mean(value=value)
+    terms = next(terms for least, terms in TREND_TERMS if len(gap) >= least)
+    noise = gap - trend(gap, terms=terms)
+    effective = effective_number(noise, fitted=terms)
+    variance = float(noise @ noise) / (len(gap) - terms) / max(1 - 1 / effective, 0.5)
+    share = max(effective * float(part.sum()) / len(gap), 1.0)
+    return Mean(value=value, error=math.sqrt(variance / share), freedom=max(effective - terms, 1.0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairedCurves:
+    """Two curves [n] on common points `x` [n]; `unit` is step if both recorded them."""
+
+    x: Floats
+    a: Floats
+    b: Floats
+    unit: Any
+
+
+def pair_points(a: LossCurve, b: LossCurve, low: float, high: float) -> PairedCurves:
+    """Return the points that both recorded if these are at least half of a curve's.
+
+    Otherwise b is interpolated linearly at the points of a.
+    """
+    common, at_a, at_b = np.intersect1d(a.x, b.x, return_indices=True)
+    inside = (common >= low) & (common <= high)
+    points = min(((curve.x >= low) & (curve.x <= high)).sum() for curve in (a, b))
+    if inside.sum() * 2 >= points and inside.any():
+        return PairedCurves(
+            x=common[inside], a=a.loss[at_a[inside]], b=b.loss[at_b[inside]], unit="step"
+        )
+    here = (a.x >= low) & (a.x <= high)
+    return PairedCurves(
+        x=a.x[here], a=a.loss[here], b=np.interp(a.x[here], b.x, b.loss), unit="run"
+    )
+
+
+def final_loss(log: RunLog, *, of: str = "loss") -> float | None:
+    """Return the loss of a run: the mean of its last tenth, or the last evaluation `of`."""
+    try:
+        curve = loss_curve(log, by="step", of=of)
+    except Unreadable:
+        return None
+    return float(curve.loss[_tail(curve.x, curve.x[0], curve.x[-1], of)].mean())
+
+
+def whole_factor(a: LossCurve, b: LossCurve) -> int | None:
     """Return k if b's loss is k times a's throughout, -k if a's is k times b's, otherwise None.
 
     A loss that was summed or divided over ranks or microbatches differs by a whole factor.
     """
-    if (found.loss_a <= 0).any() or (found.loss_b <= 0).any():
+    low, high = max(a.x[0], b.x[0]), min(a.x[-1], b.x[-1])
+    if low > high or (a.loss <= 0).any() or (b.loss <= 0).any():
         return None
-    ratios = found.loss_b / found.loss_a
-    sign = 1 if np.median(ratios) > 1 else -1
-    median = intervals.median_interval(ratios**sign)
-    factor = round(median.value)
-    if not 2 <= factor <= MAX_FACTOR or median.low is None or median.high is None:
+    paired = pair_points(a, b, low, high)
+    logs = np.log(paired.b / paired.a)
+    sign = 1 if np.median(logs) > 0 else -1
+    found = mean_of(sign * logs).estimate().map(math.exp)
+    factor = round(found.value)
+    if not 2 <= factor <= MAX_FACTOR or found.low is None or found.high is None:
         return None
-    halves = [float(np.median(half)) for half in np.array_split(ratios**sign, 2)]
-    values = [median.low, median.high, *halves]
+    halves = [math.exp(float(np.median(half))) for half in np.array_split(sign * logs, 2)]
+    values = [found.low, found.high, *halves]
     is_whole = all(abs(value / factor - 1) < FACTOR_TOLERANCE for value in values)
     return sign * factor if is_whole else None
 
 
-def factor_remark(found: CurvePair, factor: int) -> str:
+def factor_remark(a: RunLog, b: RunLog, factor: int) -> str:
     """Return a sentence on a whole factor, with the rank counts that could explain it."""
     k = abs(factor)
-    large, small = (found.b, found.a) if factor > 0 else (found.a, found.b)
+    large, small = (b, a) if factor > 0 else (a, b)
     counts = [f"{log.name} has {k} ranks" for log in (large, small) if ranks(log.facts) == k]
     why = f" ({'; '.join(counts)})" if counts else ""
     return (
@@ -243,24 +244,46 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
     size = np.maximum(np.abs(left), np.abs(right))
     relative = np.abs(right - left)[unlike] / size[unlike]
     return {
-        "a": a.name,
-        "b": b.name,
         "common_steps": len(step),
         "differing": len(unlike),
         "first_step": int(step[unlike[0]]) if len(unlike) else None,
         "largest_relative": float(relative.max()) if len(unlike) else 0.0,
-        "verdict": "different" if len(unlike) else "identical",
+        "exact": "different" if len(unlike) else "identical",
     }
 
 
-def pair_row(found: CurvePair, *, margin: float) -> dict[str, Any]:
-    """Return one row of the comparison; absent values are None."""
-    return {
-        "a": found.a.name,
-        "b": found.b.name,
-        "ratio": found.ratio,
-        "difference": found.difference.value,
-        "low": found.difference.low,
-        "high": found.difference.high,
-        "verdict": found.verdict(margin=margin),
-    }
+def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]]:
+    """Return a row per run but the first, with the verdict on it against the first."""
+    judged = judged_losses([[log] for log in logs], compared)
+    first = logs[0]
+    return [
+        {
+            "a": first.name,
+            "b": log.name,
+            "loss_a": final_loss(first, of=compared.of),
+            "loss_b": final_loss(log, of=compared.of),
+            **verdict_fields(found, compared.quantity, base=first.name, arm=log.name),
+        }
+        for log, found in zip(logs[1:], judged[1:], strict=True)
+    ]
+
+
+def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for people."""
+    ratio = ratio_text(row["ratio"], row["low"], row["high"])
+    return {name: row[name] for name in ("a", "b", "loss_a", "loss_b")} | {
+        "ratio": ratio, "loss verdict": row["word"],
+    }  # fmt: skip
+
+
+def factor_remarks(logs: Sequence[RunLog], compared: Compared) -> list[str]:
+    """Return a sentence on each run whose loss is a whole multiple of the first one's."""
+    found = []
+    for log in logs[1:]:
+        try:
+            curves = [loss_curve(one, by=compared.by, of=compared.of) for one in (logs[0], log)]
+        except Unreadable:
+            continue
+        if factor := whole_factor(*curves):
+            found.append(factor_remark(logs[0], log, factor))
+    return found

@@ -1,5 +1,6 @@
 """Plot loss curves and their ratios to the first one, of runs or of arms with their intervals."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,9 +8,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from analysis.measure.loss import AXES, FEWEST_SEEDS, LossCurve
+from analysis.measure.loss_curve import AXES, LossCurve
 from analysis.plot import figure_of, legend, plain, plain_ticks, save
-from analysis.stats.intervals import geometric_mean
+from analysis.stats.contrast import FEWEST, one_sample
 
 # The ratio axis spans at least 1 -+ this, so that differences of rounding look like none.
 _MIN_SPREAD = 0.01
@@ -65,12 +66,12 @@ def _series(axes: Any, curves: Sequence[LossCurve], number: int, label: str | No
     for curve in curves:
         x = x[(x >= curve.x[0]) & (x <= curve.x[-1])]
     is_positive = all((curve.loss > 0).all() for curve in curves)
-    if len(curves) < FEWEST_SEEDS or not is_positive or not len(x):
+    if len(curves) < FEWEST or not is_positive or not len(x):
         for place, curve in enumerate(curves):
             axes.plot(curve.x, curve.loss, label=None if place else label, **style)
         return
     logs = np.log([np.interp(x, curve.x, curve.loss) for curve in curves])
-    found = [geometric_mean(column) for column in logs.T]
+    found = [one_sample(column).estimate().map(math.exp) for column in logs.T]
     axes.plot(x, [one.value for one in found], label=label, **style)
     ends = np.array([(one.low, one.high) for one in found], dtype=float).T
     axes.fill_between(x, *ends, color=style["color"], alpha=0.2, lw=0)

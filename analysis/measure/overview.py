@@ -69,14 +69,16 @@ def run_row(log: RunLog) -> dict[str, Any]:
     rate = measure_rate(log, clock=None)
     word = state.word if state.has_events else None
     config = log.config or {}
-    images_per_s = rate.images_per_s or _printed(log, "images_per_s")
+    is_known = rate.why_undetermined is None
+    images_per_s = rate.images_per_s if is_known else None
+    images_per_s = images_per_s or _printed(log, "images_per_s")
     return {
         "run": log.name,
         "state": f"{word} ({state.reason})" if state.reason else word,
         "step": int(log.step[-1]) if len(log) else state.last.get("step"),
         "steps": config.get("train.steps"),
         "loss": log.last("loss"),
-        "steps_per_s": rate.steps_per_s.value if rate.steps_per_s else None,
+        "steps_per_s": rate.steps_per_s.value if rate.steps_per_s and is_known else None,
         "images_per_s": images_per_s,
         "mfu": mfu(log, images_per_s),
         "tokens_per_s_per_device": _printed(log, "tokens_per_s"),

@@ -1,15 +1,18 @@
 """Frechet distances of arms of runs, with intervals over redraws and over seeds of training."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from analysis.measure.speed import group_alike, is_repeat
+from analysis.observations import group_alike, is_repeat, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats import intervals
-from analysis.stats.intervals import Floats, blocks_mean, estimate_fields
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, one_sample, refused
+from analysis.stats.intervals import Floats, blocks_mean, estimate_fields, seeds_needed
+from analysis.stats.judge import judge
+from analysis.verdict import verdict_fields
 
 # The margin of equivalent distances.
 MARGIN = 0.02
@@ -29,54 +32,75 @@ class Quality:
         """Return a field of every seed, `[seeds]` or `[seeds, blocks]`."""
         return np.array([record[name] for record in self.records], dtype=np.float64)
 
-    @property
-    def has_spread(self) -> bool:
-        """Whether there are two or more seeds, with distances above 0."""
-        return len(self.records) > 1 and bool((self.values("fid_inf") > 0).all())
+    def logs(self) -> Floats:
+        """Return the logs of `fid_inf` of every seed, none if one is not above 0."""
+        values = self.values("fid_inf")
+        return np.log(values) if (values > 0).all() else np.empty(0)
+
+
+FID = Quantity(name="FID", better="lower", stretch="last evaluation", margin=MARGIN)
 
 
 def qualities(logs: Sequence[RunLog]) -> list[Quality]:
     """Return the arms that record distances without their bias."""
-    arms = []
-    for members in group_alike(logs, is_repeat):
-        seeds = {(log.config or {}).get("seed"): log.evaluations for log in members}
-        known = [[one for one in records if "fid_blocks" in one] for records in seeds.values()]
-        last = [sorted(found, key=lambda one: one["step"])[-1] for found in known if found]
-        if last:
-            arms.append(Quality(name=members[0].name, records=last))
-    return arms
+    found = [quality_of(members) for members in group_alike(logs, is_repeat)]
+    return [quality for quality in found if quality is not None]
 
 
-def quality_row(base: Quality, arm: Quality, *, margin: float) -> dict[str, Any]:
-    """Return one row: `fid_inf` with its interval over redraws of the same trainings, and means.
+def quality_of(arm: Sequence[RunLog]) -> Quality | None:
+    """Return the last evaluation of each seed of an arm, None if none records a distance."""
+    seeds = {seed_of(log): log.evaluations for log in arm}
+    known = [[one for one in records if "fid_blocks" in one] for records in seeds.values()]
+    last = [sorted(found, key=lambda one: one["step"])[-1] for found in known if found]
+    return Quality(name=arm[0].name, records=last) if last else None
 
-    `over_seeds` is the geometric mean of `fid_inf` with its interval over trainings, and `ratio`
-    that of two arms.
+
+def quality_rows(arms: Sequence[Quality], *, margin: float) -> list[dict[str, Any]]:
+    """Return a row per arm, the first being the baseline.
+
+    `fid_inf` has an interval over redraws of the same trainings; `over_seeds` is its geometric mean
+    with the interval over trainings, on which the verdict rests.
     """
+    quantity = replace(FID, margin=margin)
+    (judged,) = judge(([quality_contrast(arms[0], arm) for arm in arms[1:]], quantity))
+    return [
+        _row(arm)
+        | verdict_fields(found, quantity, base=arms[0].name, arm=arm.name)
+        | {"seeds_needed": None if found is None else _seeds_needed(arms[0], arm, 1 + margin)}
+        for arm, found in zip(arms, [None, *judged], strict=True)
+    ]
+
+
+def _row(arm: Quality) -> dict[str, Any]:
     first = arm.records[0]
-    row: dict[str, Any] = {"run": arm.name, "verdict": None, "seeds": len(arm.records)}
+    row: dict[str, Any] = {"run": arm.name, "seeds": len(arm.records)}
     row |= estimate_fields("fid_inf", blocks_mean(arm.values("fid_blocks")))
-    over_seeds = intervals.repeats_mean(arm.values("fid_inf")) if arm.has_spread else None
+    logs = arm.logs()
+    over_seeds = one_sample(logs).estimate().map(math.exp) if len(logs) > 1 else None
     row |= estimate_fields("over_seeds", over_seeds)
     for name in ("kid", "fid"):
         row[name] = float(arm.values(name).mean()) if name in first else None
     row |= {"images": first["images"], "samples": first["fid_samples"]}
-    row |= {name: first["fid_facts"].get(name) for name in ("guidance", "features", "reference")}
-    return row if arm is base else row | _compared(base, arm, margin=margin)
+    return row | {
+        name: first["fid_facts"].get(name) for name in ("guidance", "features", "reference")
+    }
 
 
-def _compared(base: Quality, arm: Quality, *, margin: float) -> dict[str, Any]:
+def quality_contrast(base: Quality, arm: Quality) -> Contrast:
+    """Return the contrast of the distances of two arms over their seeds."""
     if unlike := _unlike([*base.records, *arm.records]):
-        return {"verdict": f"not compared: other {', '.join(unlike)}"}
-    if not (base.has_spread and arm.has_spread):
-        return {"verdict": "inconclusive: one seed, or a FID at infinity that is not above 0"}
-    ratio = intervals.repeats_ratio(arm.values("fid_inf"), base.values("fid_inf"))
-    low, high = ratio.low or 0.0, ratio.high or np.inf
-    word = "better" if high < 1 else "worse" if low > 1 else "inconclusive"
-    word = "equivalent" if low >= 1 - margin and high <= 1 + margin else word
-    logs = [np.log(each.values("fid_inf")) for each in (base, arm)]
-    needed = intervals.seeds_needed(logs, ratio=1 + margin)
-    return estimate_fields("ratio", ratio) | {"seeds_needed": needed, "verdict": word}
+        return refused(f"other {', '.join(unlike)}")
+    sides = [
+        [Replicate(log=float(log), seed=n) for n, log in enumerate(q.logs())] for q in (base, arm)
+    ]
+    if not all(sides):
+        return Contrast(mean=None, why="a FID at infinity is not above 0")
+    return contrast(*sides)
+
+
+def _seeds_needed(base: Quality, arm: Quality, ratio: float) -> int | None:
+    logs = [side.logs() for side in (base, arm)]
+    return seeds_needed(logs, ratio=ratio) if min(map(len, logs)) > 1 else None
 
 
 def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -6,14 +6,16 @@ from typing import Any
 
 import numpy as np
 from scipy.optimize import curve_fit
-from scipy.special import stdtrit
 
 from analysis.measure.differences import signature
 from analysis.measure.mfu import mfu
-from analysis.measure.speed import Arm, MeasuredRate, measure_rate, speedup
+from analysis.measure.speed import SPEED, Arm, MeasuredRate, measure_rate, speed_contrast
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, estimate_fields, scaled
+from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.stats.judge import judge
+from analysis.stats.summary import Mean
+from analysis.verdict import verdict_fields
 
 # Keys and facts that may differ between the points of one curve.
 FREE = frozenset([
@@ -81,7 +83,15 @@ def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
         by_ranks.setdefault(ranks(log.facts) or 0, []).append(measure_rate(log, clock=clock))
     arms = {count: Arm(runs=tuple(runs)) for count, runs in by_ranks.items()}
     least = next(iter(arms))
-    rows = [_row(kind, count, arm, arms[least], least) for count, arm in arms.items()]
+    base, *others = arms.values()
+    contrasts = [speed_contrast(base, arm) for arm in others]
+    (judged,) = judge((contrasts, SPEED))
+    rows = [
+        _row(kind, count, arm) | verdict_fields(found, SPEED, base=base.name, arm=arm.name)
+        for (count, arm), found in zip(arms.items(), [None, *judged], strict=True)
+    ]
+    for row in rows:
+        row |= _efficiency(row, least)
     return ScalingCurve(
         kind=kind,
         rows=rows,
@@ -90,9 +100,8 @@ def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
     )
 
 
-def _row(kind: str, count: int, arm: Arm, base: Arm, least: int) -> dict[str, Any]:
+def _row(kind: str, count: int, arm: Arm) -> dict[str, Any]:
     """Return the row of a rank count; absent values are None."""
-    ratio = Estimate(value=1.0, low=1.0, high=1.0) if arm is base else speedup(base, arm)
     rates = [run.images_per_s for run in arm.runs if run.images_per_s]
     images_per_s = float(np.mean(rates)) if rates else None
     log = arm.runs[0].log
@@ -103,14 +112,21 @@ def _row(kind: str, count: int, arm: Arm, base: Arm, least: int) -> dict[str, An
         "runs": len(arm.runs),
         "images_per_s": images_per_s,
         "mfu": mfu(log, images_per_s),
-        **estimate_fields("speedup", ratio),
-        **estimate_fields("efficiency", ratio and scaled(ratio, least / count)),
     }
+
+
+def _efficiency(row: Mapping[str, Any], least: int) -> dict[str, float | None]:
+    """Return the speedup over the ranks that it took, with its interval."""
+    share = least / row["ranks"]
+    if row["word"] is None:
+        return {"efficiency": 1.0, "efficiency_low": None, "efficiency_high": None}
+    ends = (("efficiency", "ratio"), ("efficiency_low", "low"), ("efficiency_high", "high"))
+    return {name: None if row[of] is None else row[of] * share for name, of in ends}
 
 
 def amdahl(rows: Sequence[Mapping[str, Any]]) -> Estimate | None:
     """Fit s of 1/speedup = s + (1 - s) n0/n (Amdahl 1967); None below `MIN_POINTS` points."""
-    known = [(row["ranks"], row["speedup"]) for row in rows if row["speedup"]]
+    known = [(row["ranks"], row["ratio"] or 1.0) for row in rows if row["ratio"] or row is rows[0]]
     if len(known) < MIN_POINTS:
         return None
     share = np.array([known[0][0] / count for count, _ in known])
@@ -126,8 +142,11 @@ def fit_serial(share: Floats, time: Floats) -> Estimate:
 
     best, covariance = curve_fit(model, share, np.log(time), p0=[0.05], bounds=(0, 1))
     value, freedom = float(best[0]), len(share) - 1
-    half = float(stdtrit(freedom, 0.975) * np.sqrt(covariance[0, 0]))
-    return Estimate(value=value, low=max(0.0, value - half), high=min(1.0, value + half))
+    error = float(np.sqrt(covariance[0, 0]))
+    found = Mean(value=value, error=error, freedom=float(freedom)).estimate()
+    assert found.low is not None
+    assert found.high is not None
+    return Estimate(value=value, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def curve_dict(curve: ScalingCurve) -> dict[str, Any]:

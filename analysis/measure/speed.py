@@ -1,38 +1,44 @@
-"""Steady rates of runs, and speedups between arms with their intervals and verdicts."""
+"""Rates of runs, and contrasts of the speed of arms."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.measure.clocks import Intervals, choose_clocks, intervals
 from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
+from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.run_log import RunLog, kept_with_log
-from analysis.stats.intervals import (
-    Estimate,
-    Floats,
-    PairedRatio,
-    paired_ratio,
-    ratio_interval,
-    repeats_mean,
-    repeats_ratio,
-    scaled,
-    widened,
+from analysis.stats.contrast import (
+    FEWEST,
+    Contrast,
+    Quantity,
+    Replicate,
+    contrast,
+    one_sample,
+    refused,
 )
-from analysis.stats.steady_state import MIN_SEGMENT, Steady, steady
-from configs.schema.study import FEWEST_ROUNDS
+from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.judge import Judgement, judge
+from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
+from analysis.stats.summary import MIN_SEGMENT, MIN_VALUES, Mean, Summary, ratio_of_means, summarise
 
+SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
+# A rate whose interval reaches further than this share of it is undetermined.
+WIDEST = 0.25
+# So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
+SUPPORT = 3.0
+# A share of the time in slow steps that is worth a remark.
+NOTED_SHARE = 0.02
 MOST_IN_WORDS = 3
-WITHIN_RUN, THIS_NODE = "within-run only", "this node only"
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRate:
-    """The steady rate of one run on one clock; `steady` is None if no interval can be timed.
+    """The rate of one run on one clock after its warm-up; `summary` is None if nothing is timed.
 
     `unit` is what the clock counts: usually a step, else `epoch`, `sample`, `token/device`, ...
     """
@@ -40,7 +46,8 @@ class MeasuredRate:
     log: RunLog
     clock: str
     unit: str
-    steady: Steady | None
+    intervals: Intervals
+    summary: Summary | None
     images_per_unit: float | None
     breakdown: TimeBreakdown | None
     remarks: tuple[str, ...]
@@ -51,16 +58,47 @@ class MeasuredRate:
         return self.rate if self.unit == "step" else None
 
     @property
-    def rate(self) -> Estimate | None:
-        """Units (usually steps) per second, the inverse of the median duration."""
-        if self.steady is None:
+    def seconds(self) -> Mean | None:
+        """The mean seconds of a unit; what its clock rounds is in the interval."""
+        if self.summary is None:
             return None
-        seconds = self.steady.seconds
+        return self.summary.mean.widened(self.intervals.rounding_s)
+
+    @property
+    def rate(self) -> Estimate | None:
+        """Units (usually steps) per second, the inverse of the mean duration."""
+        if self.seconds is None:
+            return None
+        seconds = self.seconds.estimate()
         return Estimate(
             value=1 / seconds.value,
             low=1 / seconds.high if seconds.high else None,
-            high=1 / seconds.low if seconds.low else None,
+            high=1 / seconds.low if seconds.low and seconds.low > 0 else None,
         )
+
+    @property
+    def why_undetermined(self) -> str | None:
+        """Why the rate is not known within a quarter, None if it is."""
+        if self.summary is None or self.seconds is None:
+            return "no time is recorded"
+        seconds = self.seconds.estimate()
+        if seconds.low is None:
+            return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
+        if seconds.low < (1 - WIDEST) * seconds.value:
+            change = self.lasting_change()
+            return change or "the speed wanders too slowly for so short a run"
+        return None
+
+    def lasting_change(self) -> str | None:
+        """Return when the speed changed for good, and by how much."""
+        change = self.summary.change if self.summary else None
+        if change is None:
+            return None
+        step = self.log.step[self.intervals.start[change.index]]
+        word, by = (
+            ("slower", change.ratio - 1) if change.ratio > 1 else ("faster", 1 / change.ratio - 1)
+        )
+        return f"steps are {by:.0%} {word} from step {step} on"
 
     @property
     def images_per_s(self) -> float | None:
@@ -90,27 +128,42 @@ def measure_rates(logs: Sequence[RunLog], *, clock: str | None = None) -> list[M
 
 @kept_with_log
 def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
-    """Measure the steady rate of a run on a clock, or on its best one if that is None."""
+    """Measure the rate of a run on a clock, or on its best one if that is None."""
     if clock is None:
         return measure_rate(log, clock=choose_clocks([log])[0])
     found = intervals(log, clock=clock)
-    if len(found.seconds):
-        result = steady(found.seconds, found.attempt)
-        result = replace(result, seconds=widened(result.seconds, found.rounding_s))
-        remark = _kept_remark(log.name, result, left_out=found.left_out)
-    else:
-        result = None
-        remark = f"{log.name}: no two steps in one attempt with the {clock} clock"
+    summary = summarise(found.seconds, found.attempt) if len(found.seconds) else None
     unit = log.axis if found.unit == "step" else found.unit
-    return MeasuredRate(
+    measured = MeasuredRate(
         log=log,
         clock=clock,
         unit=unit,
-        steady=result,
+        intervals=found,
+        summary=summary,
         images_per_unit=_images_per_unit(log, found, unit),
         breakdown=time_breakdown(log),
-        remarks=(*log.remarks, remark),
+        remarks=log.remarks,
     )
+    return replace(measured, remarks=(*log.remarks, *_remarks(measured)))
+
+
+def _remarks(found: MeasuredRate) -> list[str]:
+    """Return what the rate is taken over, and what a reader should know of the rest."""
+    name, summary = found.log.name, found.summary
+    if summary is None:
+        return [f"{name}: no two steps in one attempt with the {found.clock} clock"]
+    parts = [f"{int(summary.kept.sum())} of {len(summary.kept)} intervals"]
+    parts += [f"{summary.warmup} cut as warm-up"] if summary.warmup else []
+    parts += [f"{summary.isolated} isolated left out"] if summary.isolated else []
+    left_out = found.intervals.left_out
+    parts += [f"{left_out} with a pause left out"] if left_out else []
+    lines = [f"{name}: mean rate of {', '.join(parts)}"]
+    if summary.slow_share > NOTED_SHARE:
+        share = f"{summary.slow_share:.0%} of the time in steps over 2x the median"
+        lines.append(f"{name}: {share}, which counts: the log does not say that these are pauses")
+    if (change := found.lasting_change()) is not None:
+        lines.append(f"{name}: {change}")
+    return lines
 
 
 def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
@@ -124,138 +177,138 @@ def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
     return float(batch) if batch and batch > 0 else None
 
 
-def _kept_remark(name: str, result: Steady, *, left_out: int) -> str:
-    parts = [f"{int(result.kept.sum())} of {len(result.kept)} intervals"]
-    parts += [f"{result.warmup} cut as warm-up"] if result.warmup else []
-    parts += [f"{result.outliers} as outliers"] if result.outliers else []
-    parts += [f"{left_out} with a pause left out"] if left_out else []
-    return f"{name}: steady rate from {', '.join(parts)}"
-
-
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
     groups = group_alike(runs, lambda a, b: is_repeat(a.log, b.log))
     return [Arm(runs=tuple(group)) for group in groups]
 
 
-def group_alike(items: Sequence[Item], are_alike: Callable[[Item, Item], bool]) -> list[list[Item]]:
-    """Group items with the first that each is alike, in the order of first items."""
-    groups: list[list[Item]] = []
-    for item in items:
-        group = next((group for group in groups if are_alike(group[0], item)), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(item)
-    return groups
+def judged_speeds(arms: Sequence[Arm]) -> list[Judgement | None]:
+    """Return the verdict on each arm against the first, which has none itself."""
+    common = scatter_of_cells(arms)
+    found = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
+    return [None, *judge((found, SPEED))[0]]
 
 
-def is_repeat(a: RunLog, b: RunLog) -> bool:
-    """Whether two runs differ only in seed and in keys that affect nothing."""
-    if a.config is None or b.config is None:
-        return False
-    found = differences(a, b)
-    return all(item.name == "seed" or not item.affects for item in found)
+def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
+    """Return what four cells or more say about the scatter of the repeats of one.
 
-
-def speedup(base: Arm, arm: Arm) -> Estimate | None:
-    """Return the ratio of images per second, or of steps per second if either lacks images.
-
-    The interval comes from the rounds in which both took turns, else from the scatter between
-    repeats, or from the intervals within two single runs. Return None if the arms cannot be
-    compared.
+    They count only if they scatter as much alike as chance allows, and then as `SUPPORT` repeats.
     """
-    above, below = arm.runs[0], base.runs[0]
-    if above.rate is None or below.rate is None or why_not_comparable(base, arm):
-        return None
-    if paired := by_rounds(base, arm):
-        found = paired.ratio
-    elif _is_single(base, arm):
-        found = ratio_interval(above.rate, below.rate)
-    else:
-        found = repeats_ratio(_rates(arm), _rates(base))
-    images = (above.images_per_unit, below.images_per_unit)
-    return scaled(found, images[0] / images[1] if images[0] and images[1] else 1.0)
+    logs = [np.array([math.log(run.rate.value) for run in arm.runs if run.rate]) for arm in arms]
+    found = common_variance([own for own in logs if len(own) >= FEWEST])
+    return replace(found, freedom=SUPPORT if found.freedom >= MOST_FREEDOM else 0.0)
 
 
-def by_rounds(base: Arm, arm: Arm) -> PairedRatio | None:
-    """Return the ratio of units per second over rounds in which both arms took turns, if any."""
-    return paired_ratio(_by_round(arm), _by_round(base), fewest=FEWEST_ROUNDS)
+def speed_contrast(base: Arm, arm: Arm, *, common: CommonVariance | None = None) -> Contrast:
+    """Return the contrast of images per second, or of steps per second if either lacks images."""
+    if why := why_not_comparable(base, arm):
+        return refused(why)
+    if why := overlap([run.log for run in (*base.runs, *arm.runs)]):
+        return refused(why)
+    images = (base.runs[0].images_per_unit, arm.runs[0].images_per_unit)
+    shift = math.log(images[1] / images[0]) if images[0] and images[1] else 0.0
+    sides = [_replicates(base, 0.0), _replicates(arm, shift)]
+    if not all(sides):
+        return Contrast(mean=None, why="no time is recorded")
+    single = len(base.runs) == len(arm.runs) == 1
+    if not single:
+        return contrast(*sides, common=common)
+    steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
+    alike = is_repeat(base.runs[0].log, arm.runs[0].log)
+    return contrast(*sides, steps=replace(steps, of_one_recipe=alike))
 
 
-def _by_round(arm: Arm) -> dict[str, float]:
-    """Return the mean log of an arm's units per second in each round."""
-    found = [turn_rates(run.log, clock=run.clock) for run in arm.runs]
-    rounds = dict.fromkeys(name for rates in found for name in rates)
-    return {
-        name: float(np.mean([rates[name] for rates in found if name in rates])) for name in rounds
-    }
+def _replicates(arm: Arm, shift: float) -> list[Replicate]:
+    return [
+        Replicate(
+            log=math.log(run.rate.value) + shift,
+            nodes=nodes_of(run.log),
+            seed=seed_of(run.log),
+            rounds={
+                name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
+            },
+        )
+        for run in arm.runs
+        if run.rate
+    ]
+
+
+def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contrast:
+    """Compare two runs by the steps that both record, otherwise by their means."""
+    a, b = base.seconds, arm.seconds
+    assert a is not None
+    assert b is not None
+    changes = tuple(
+        f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
+    )
+    change = changes[0] if changes else None
+    keys = [_step_keys(run) for run in (base, arm)]
+    common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
+    rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
+    if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
+        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b]).widened(rounding)
+        mean = replace(found, value=found.value + shift)
+        return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
+    value = math.log(a.value / b.value) + shift
+    if a.error is None or b.error is None:
+        return Contrast(mean=Mean(value=value), unit="run", n=1, why="too few records")
+    parts = [a.error / a.value, b.error / b.value]
+    squares = sum(p**4 / mean.freedom for p, mean in zip(parts, (a, b), strict=True))
+    error = math.hypot(*parts)
+    freedom = error**4 / squares if squares else a.freedom + b.freedom
+    mean = Mean(value=value, error=error, freedom=freedom).widened(rounding)
+    return Contrast(mean=mean, unit="run", n=1, why=change)
+
+
+def _step_keys(run: MeasuredRate) -> tuple[NDArray[np.complex128], Floats]:
+    """Return the first and last step of each interval that counts [n], and its seconds [n].
+
+    A pair of steps is one complex number, so that pairs can be intersected.
+    """
+    assert run.summary is not None
+    found, kept = run.intervals, run.summary.kept
+    keys = run.log.step[found.start[kept]] + 1j * run.log.step[found.row[kept]]
+    keys, first = np.unique(keys, return_index=True)
+    return keys, found.seconds[kept][first]
 
 
 @kept_with_log
 def turn_rates(log: RunLog, *, clock: str) -> dict[str, float]:
-    """Return the log of the steady units per second in each turn of a run, by round.
+    """Return the log of the units per second in each turn of a run, by round.
 
     A turn of fewer than `MIN_SEGMENT` intervals, such as an interrupted one, is left out: its
     warm-up could not be found.
     """
-    found, rates = intervals(log, clock=clock), dict[str, float]()
+    rates: dict[str, float] = {}
+    if not log.turns:
+        return rates
+    found = intervals(log, clock=clock)
     for name in dict.fromkeys(log.turns.values()):
         own = np.isin(found.attempt, [number for number in log.turns if log.turns[number] == name])
         if own.sum() >= MIN_SEGMENT:
-            rates[name] = -math.log(steady(found.seconds[own], found.attempt[own]).seconds.value)
+            rates[name] = -math.log(summarise(found.seconds[own], found.attempt[own]).mean.value)
     return rates
-
-
-def _is_single(base: Arm, arm: Arm) -> bool:
-    return len(base.runs) == len(arm.runs) == 1
-
-
-def _rates(arm: Arm) -> Floats:
-    return np.array([run.rate.value for run in arm.runs if run.rate])
 
 
 def why_not_comparable(base: Arm, arm: Arm) -> str | None:
     """Return why two arms have no ratio, or None: across clocks it would measure the clocks."""
     a, b = base.runs[0], arm.runs[0]
     if a.clock != b.clock:
-        untimed = next((run for run in (a, b) if run.steady is None), None)
+        untimed = next((run for run in (a, b) if run.summary is None), None)
         if untimed is not None:
-            return f"not compared: {untimed.log.name} records no time"
-        return f"not compared: {b.clock} clock against {a.clock} clock"
+            return f"{untimed.log.name} records no time"
+        return f"{b.clock} clock against {a.clock} clock"
     if a.unit != b.unit:
-        return f"not compared: {b.unit}s against {a.unit}s"
+        return f"{b.unit}s against {a.unit}s"
     if a.clock == "printed" and a.log.format != b.log.format:
-        return f"not compared: printed by {b.log.format} against printed by {a.log.format}"
+        return f"printed by {b.log.format} against printed by {a.log.format}"
     return None
 
 
-def verdict(base: Arm, arm: Arm, ratio: Estimate | None) -> str:
-    """Return `faster`, `slower`, `no detectable difference`, or why there is no verdict."""
-    if refusal := why_not_comparable(base, arm):
-        return refusal
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return "undetermined"
-    if ratio.low <= 1 <= ratio.high:
-        word = "no detectable difference"
-    else:
-        word = "faster" if ratio.low > 1 else "slower"
-    if by_rounds(base, arm):
-        return f"{word}, {THIS_NODE}"
-    return f"{word}, {WITHIN_RUN}" if _is_single(base, arm) else word
-
-
 def attribution(base: Arm, arm: Arm) -> str:
-    """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
-    a, b = base.runs[0].log, arm.runs[0].log
-    if a.config is None or b.config is None:
-        return "configs unknown: the ratio cannot be attributed"
-    found = causes(differences(a, b), of="clock")
-    if not found:
-        return "nothing known to affect the clock differs"
-    if len(found) == 1:
-        return f"speedup of {found[0]}"
-    names = ", ".join(item.name for item in found)
-    return f"{len(found)} things differ ({names}): not the speedup of any one of them"
+    """Return a phrase that attributes a speedup to one difference, to several, or to none known."""
+    return attributed(base.runs[0].log, arm.runs[0].log, of="clock")
 
 
 def arm_in_words(base: Arm, arm: Arm) -> str:
@@ -280,5 +333,5 @@ def pooled_rate(arm: Arm) -> Estimate | None:
     """Return an arm's units per second, with the run's own interval or that between repeats."""
     if len(arm.runs) == 1:
         return arm.runs[0].rate
-    rates = _rates(arm)
-    return repeats_mean(rates) if len(rates) > 1 else None
+    logs = np.array([math.log(run.rate.value) for run in arm.runs if run.rate])
+    return one_sample(logs).estimate().map(math.exp) if len(logs) > 1 else None

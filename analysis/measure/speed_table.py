@@ -7,42 +7,46 @@ import numpy as np
 
 from analysis.measure.differences import differences, independent, yaml_text
 from analysis.measure.mfu import hfu, mfu, naive_mfu
-from analysis.measure.speed import Arm, by_rounds, pooled_rate, speedup, verdict
+from analysis.measure.speed import SPEED, Arm, judged_speeds, pooled_rate
 from analysis.stats.intervals import Estimate, estimate_fields
+from analysis.stats.judge import Judgement
 from analysis.table import interval_text, percent_text
-
-# Of a speedup, after the point.
-MOST_DIGITS = 5
+from analysis.verdict import ratio_text, verdict_fields
 
 
 def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
     """Return one row per arm, the first being the baseline; absent values are None."""
-    return [_speed_row(compared[0], arm) for arm in compared]
+    judged = judged_speeds(compared)
+    return [_speed_row(compared[0], *pair) for pair in zip(compared, judged, strict=True)]
 
 
-def _speed_row(base: Arm, arm: Arm) -> dict[str, Any]:
-    ratio = None if arm is base else speedup(base, arm)
-    paired = by_rounds(base, arm) if ratio else None
-    rate, unit = pooled_rate(arm), arm.runs[0].unit
-    return {
+def _speed_row(base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
+    row = {
         "run": arm.name,
         "clock": arm.runs[0].clock,
-        "unit": unit,
-        **estimate_fields("units_per_s", rate if unit != "step" else None),
-        **estimate_fields("steps_per_s", rate if unit == "step" else None),
+        **rate_fields(arm, pooled_rate(arm)),
+        **verdict_fields(found, SPEED, base=base.name, arm=arm.name),
+    }
+    if found is None and (why := arm.runs[0].why_undetermined) and len(arm.runs) == 1:
+        return row | {
+            "word": "undetermined",
+            "verdict": f"{arm.name} is undetermined: {why}",
+            "why": why,
+        }
+    return row
+
+
+def rate_fields(arm: Arm, rate: Estimate | None) -> dict[str, Any]:
+    """Return the rate of an arm, in steps or in the units that its clock counts, and its use."""
+    counted = arm.runs[0].unit
+    return {
+        "counts": counted,
+        **estimate_fields("units_per_s", rate if counted != "step" else None),
+        **estimate_fields("steps_per_s", rate if counted == "step" else None),
         "images_per_s": _images_per_s(arm, rate),
         **_utilisation(arm, rate),
         "host_bound": _host_bound(arm),
-        **estimate_fields("speedup", ratio),
-        "rounds": paired.rounds if paired else None,
-        "narrower": paired.narrower if paired else None,
-        "verdict": _base_verdict(arm) if arm is base else verdict(base, arm, ratio),
     }
-
-
-def _base_verdict(arm: Arm) -> str:
-    rate = arm.runs[0].rate
-    return "baseline" if rate is not None and rate.is_determined else "undetermined"
 
 
 def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
@@ -102,9 +106,9 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
 def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of `speed_rows` for people; a rate that counts no steps names its unit."""
     per_s = row["steps_per_s"]
-    kind = "steps" if row["unit"] == "step" else "units"
+    kind = "steps" if row["counts"] == "step" else "units"
     if kind == "units" and row["units_per_s"] is not None:
-        per_s = f"{row['units_per_s']:.4g} {row['unit']}s/s"
+        per_s = f"{row['units_per_s']:.4g} {row['counts']}s/s"
     return {
         "run": row["run"],
         "clock": row["clock"],
@@ -115,33 +119,6 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         "HFU": percent_text(row["hfu"]),
         "by 6N": percent_text(row["mfu_naive_6n"]),
         "host-bound": percent_text(row["host_bound"]),
-        "speedup": "" if row["speedup"] is None else speedup_text(row),
-        "paired by": paired_text(row),
-        "speed verdict": row["verdict"],
+        "speedup": ratio_text(row["ratio"], row["low"], row["high"]),
+        "verdict": row["word"] or "baseline",
     }
-
-
-def speedup_text(row: Mapping[str, Any]) -> str:
-    """Return `1.93x [1.90, 1.96]`, with more digits if these hide a width or an end beside 1."""
-    low, high = row["speedup_low"], row["speedup_high"]
-    digits = 2
-    while digits < MOST_DIGITS and low and high and _is_hidden(low, high, digits):
-        digits += 1
-    between = interval_text(low, high, f".{digits}f")
-    return f"{row['speedup']:.{digits}f}x {between}".rstrip()
-
-
-def paired_text(row: Mapping[str, Any]) -> str | None:
-    """Return `6 rounds: interval 3.1x narrower`, than that of the same turns unpaired."""
-    if row["rounds"] is None:
-        return None
-    by, word = row["narrower"], "narrower"
-    if by < 1:
-        by, word = 1 / by, "wider"
-    return f"{row['rounds']} rounds: interval {by:.1f}x {word}"
-
-
-def _is_hidden(low: float, high: float, digits: int) -> bool:
-    """Return whether rounding leaves an interval no width, or moves an end onto 1."""
-    ends = round(low, digits), round(high, digits)
-    return low < high and (ends[0] == ends[1] or ends[0] <= 1 < low or high < 1 <= ends[1])

@@ -3,22 +3,26 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from analysis.measure.loss import same_quantity
-from analysis.measure.speed import group_alike, is_repeat
+from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import END_EVENTS, time_breakdown
+from analysis.observations import group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, estimate_fields, repeats_ratio
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.stats.judge import judge
+from analysis.verdict import verdict_fields
 from configs.errors import Unreadable
 from runs.records import starts
 
-# A training loss counts as the median of this many records.
+# A training loss counts as its mean over a span of images: this many times the longest step between
+# records of the runs that are compared, so that all are averaged over the same.
 SMOOTHING = 5
 # The attribute of a run behind each gain, and the power at which more of it is better.
 GAINS = {
@@ -27,8 +31,10 @@ GAINS = {
     "statistical_efficiency": ("images", -1),
     "availability_gain": ("availability", 1),
 }
-# "no faster" excludes a larger speedup than this.
-NO_FASTER = 1.1
+TO_TARGET = Quantity(
+    name="speed to the target", better="higher", stretch="up to the target", margin=0.02
+)
+MLPERF = "MLPerf"
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
 
@@ -53,14 +59,16 @@ class Target:
 class TimeToTarget:
     """One run's way to the target: seconds since its start, and images seen.
 
-    `share_before` is the share of these images at the last value that missed the target. The
-    throughput is that of training time, and `availability` its share of the seconds, 1 if the run
-    does not record it. The rest went into saves, samples and pauses.
+    Between two evaluations, or two spans of a training loss, both are interpolated; `is_bounded`
+    says that there is a value before it that missed the target. The throughput is that of training
+    time, and `availability` its share of the seconds, 1 if the run does not record it. The rest
+    went into saves, samples and pauses.
     """
 
+    log: RunLog
     seconds: float
     images: float
-    share_before: float
+    is_bounded: bool
     images_per_s: float
     availability: float
 
@@ -96,58 +104,102 @@ def parse_target(text: str) -> Target:
     return Target(name=match[1], sense=sense, value=float(match[3]))
 
 
-def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
+@dataclass(frozen=True, kw_only=True)
+class _Metric:
+    """Values [n] of a metric at images [n] and times [n]."""
+
+    values: Floats
+    images: Floats
+    time: Floats
+
+
+def time_to_target(
+    log: RunLog, target: Target, *, span: float | None = None
+) -> TimeToTarget | None:
     """Return when a run reached the target, or None if it never did.
 
-    A training loss scatters between records, so the median of `SMOOTHING` records counts. An
-    evaluation counts as it is.
+    A training loss scatters between records, so its mean over each `span` of images counts (of the
+    run's own if it is None). An evaluation counts as it is, and in MLPerf's logs at its own time,
+    because that is where their clock stops.
     """
-    rows, values = _metric(log, target.name)
-    index = target.first_index(values)
+    found = _metric(log, target.name, span=span)
+    index, began = target.first_index(found.values), _start_time(log)
     if index is None:
         return None
-    row, began = rows[index], _start_time(log)
-    ends = [event["time"] for event in log.events if event.get("event") in END_EVENTS]
-    if ends and "step" in row and row.get("time", 0) > max(ends):
-        # A checkpoint that was evaluated after the end.
-        row["time"] = next(iter(log.column("time")[log.step == row["step"]]), None)
-    if row.get("time") is None or row.get("images") is None or began is None:
+    at = float(index)
+    if index and log.format != MLPERF:
+        before, after = found.values[index - 1], found.values[index]
+        at -= float((target.value - after) / (before - after))
+    rows = np.arange(len(found.values))
+    images, time = (float(np.interp(at, rows, of)) for of in (found.images, found.time))
+    if began is None or math.isnan(images) or math.isnan(time):
         raise Unreadable(f"{log.path}: records no time or no images beside its {target.name}")
-    seconds, images = float(row["time"] - began), float(row["images"])
+    seconds = time - began
     if seconds <= 0 or images <= 0:
         raise Unreadable(f"{log.path}: meets {target} before it has trained")
-    train = log.column("train_s")[log.column("time") <= row["time"]]
-    train_s = float(np.nanmax(train)) if (~np.isnan(train)).any() else seconds
+    known = ~np.isnan(log.column("train_s")) & ~np.isnan(log.column("time"))
+    train_s = seconds
+    if known.any():
+        train_s = float(np.interp(time, log.column("time")[known], log.column("train_s")[known]))
     return TimeToTarget(
+        log=log,
         seconds=seconds,
         images=images,
-        share_before=float(rows[index - 1].get("images") or 0) / images if index else 0.0,
+        is_bounded=index > 0,
         images_per_s=images / train_s,
         availability=train_s / seconds,
     )
 
 
-def _metric(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
-    """Return rows, evaluations before steps, with a metric and its values [n], a loss smoothed."""
-    rows = [dict(record) for record in log.evaluations if type(record.get(name)) in (int, float)]
+def _metric(log: RunLog, name: str, *, span: float | None = None) -> _Metric:
+    """Return an evaluation, or else what the records have by the name, a loss by spans."""
+    rows = sorted(
+        (record for record in log.evaluations if type(record.get(name)) in (int, float)),
+        key=lambda record: float(record["step"]),
+    )
     if rows:
-        rows.sort(key=lambda record: record["step"])
-    else:
-        columns = {key: log.column(key) for key in (name, "time", "images")}
-        rows = [
-            {key: col[row] if not np.isnan(col[row]) else None for key, col in columns.items()}
-            for row in np.flatnonzero(~np.isnan(columns[name]))
-        ]
-    if not rows:
+        return _Metric(
+            values=np.array([row[name] for row in rows], dtype=np.float64),
+            images=np.array([row.get("images", np.nan) for row in rows], dtype=np.float64),
+            time=np.array([_time_of(log, row) for row in rows], dtype=np.float64),
+        )
+    values, images, time = (log.column(key) for key in (name, "images", "time"))
+    known = ~np.isnan(values)
+    if not known.any():
         raise Unreadable(f"{log.path}: records no {name}")
-    values = np.array([row[name] for row in rows], dtype=np.float64)
-    return rows, _running_median(values) if name == "loss" else values
+    found = _Metric(values=values[known], images=images[known], time=time[known])
+    return _by_spans(found, span or smoothing_span([log])) if name == "loss" else found
 
 
-def _running_median(values: Floats) -> Floats:
-    """Return the median around each value [n], centred so that it does not lag."""
-    padded = np.pad(values, SMOOTHING // 2, mode="edge")
-    return np.median(np.lib.stride_tricks.sliding_window_view(padded, SMOOTHING), axis=1)
+def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
+    """Return the time of an evaluation; one that a person made after the end has its step's."""
+    ends = [event["time"] for event in log.events if event.get("event") in END_EVENTS]
+    time = row.get("time", np.nan)
+    if ends and time > max(ends):
+        return float(next(iter(log.column("time")[log.step == row["step"]]), np.nan))
+    return float(time)
+
+
+def smoothing_span(logs: Sequence[RunLog]) -> float:
+    """Return the images over which training losses of these runs are averaged, 0 if unknown."""
+    steps = [0.0]
+    for log in logs:
+        images = log.column("images")[~np.isnan(log.column("images") + log.column("loss"))]
+        steps += [float(np.median(np.diff(images)))] if len(images) > 1 else []
+    return SMOOTHING * max(steps)
+
+
+def _by_spans(found: _Metric, span: float) -> _Metric:
+    """Return the means over equal spans of images, at the middle of each."""
+    if not span or np.isnan(found.images).any():
+        return found
+    number = np.floor(found.images / span).astype(np.int64)
+    means = [
+        [float(of[number == n].mean()) for n in np.unique(number)]
+        for of in (found.values, found.images, found.time)
+    ]
+    values, images, time = map(np.array, means)
+    return _Metric(values=values, images=images, time=time)
 
 
 def _start_time(log: RunLog) -> float | None:
@@ -163,14 +215,15 @@ def _start_time(log: RunLog) -> float | None:
 def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
     """Group runs by devices and global batch; raise `Unreadable` for losses of other terms."""
     for other in logs[1:]:
-        if not same_quantity(logs[0], other, target.name):
+        if why := why_unlike(logs[0], other, target.name):
             raise Unreadable(
-                f"{logs[0].name} and {other.name}: {target.name} is of other latents or of "
-                "other terms; take a target in their images, for example FID, or validation_loss"
+                f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
+                "example FID, or validation_loss"
             )
+    span = smoothing_span(logs)
     found = []
     for members in group_alike(sorted(logs, key=_size), _are_alike):
-        times = {log.name: time_to_target(log, target) for log in members}
+        times = {log.name: time_to_target(log, target, span=span) for log in members}
         found.append(
             TargetGroup(
                 name=members[0].name,
@@ -196,45 +249,63 @@ def _devices(log: RunLog) -> int | None:
     return ranks(log.facts) or (int(count) if isinstance(count, int) else None)
 
 
-def group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
-    """Return one row: speedup = throughput gain x statistical efficiency x availability gain.
+def group_rows(groups: Sequence[TargetGroup]) -> list[dict[str, Any]]:
+    """Return a row per group: speedup = throughput gain x statistical efficiency x availability.
 
-    Each is a ratio of geometric means, with Student's interval from the scatter between seeds.
+    Each is a ratio of geometric means, with the interval over seeds if there are enough.
     """
+    base = groups[0]
+    contrasts = [_contrast(base, group, "seconds", -1) for group in groups[1:]]
+    (judged,) = judge((contrasts, TO_TARGET))
+    return [
+        _group_row(base, group) | verdict_fields(found, TO_TARGET, base=base.name, arm=group.name)
+        for group, found in zip(groups, [None, *judged], strict=True)
+    ]
+
+
+def _group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
     minutes, (gpus, batch) = (group.mean("seconds") or 0) / 60 or None, group.size
-    gains = {name: _gain(base, group, *GAINS[name]) for name in GAINS}
-    verdict = None if group is base else _verdict(gains["speedup"])
-    row: dict[str, Any] = {"run": group.name, "verdict": verdict}
+    row: dict[str, Any] = {"run": group.name}
     row |= {"gpus": gpus or None, "global_batch": batch or None, "minutes": minutes}
     row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
     row |= {"images_per_s": group.mean("images_per_s"), "samples_to_target": group.mean("images")}
-    for name, gain in gains.items():
-        row |= estimate_fields(name, gain)
+    for name, (of, power) in GAINS.items():
+        row |= estimate_fields(name, _gain(base, group, of, power))
     return row
 
 
 def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estimate | None:
-    """Return how much better a group is than the first; without repeats in both, no interval.
-
-    Time and images to a target are known to one evaluation only, which widens their interval.
-    """
     if not (base.reached and group.reached):
         return None
-    found = repeats_ratio(group.values(name) ** power, base.values(name) ** power)
-    is_repeated = min(len(base.reached), len(group.reached)) > 1
-    is_bounded = all(run.share_before for run in (*base.reached, *group.reached))
-    if group is base or base.missed or group.missed or not (is_repeated and is_bounded):
-        return Estimate(value=found.value)
-    early, late = (one.mean("share_before") or 1 if power < 0 else 1 for one in (base, group))
-    return replace(found, low=(found.low or 0) * early, high=(found.high or math.inf) / late)
+    if group is base:
+        return Estimate(value=1.0)
+    mean = _contrast(base, group, name, power).mean
+    if mean is None:
+        ratio = (group.mean(name) or 1.0) / (base.mean(name) or 1.0)
+        return Estimate(value=ratio**power)
+    return mean.estimate().map(math.exp)
 
 
-def _verdict(speedup: Estimate | None) -> str:
-    if speedup is None or speedup.low is None or speedup.high is None:
-        return "undetermined: one seed, or a target that was missed or met at once"
-    if speedup.low > 1 or speedup.high < 1:
-        return f"{'faster' if speedup.low > 1 else 'slower'} to the target"
-    return "no faster to the target" if speedup.high <= NO_FASTER else "undetermined"
+def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Contrast:
+    """Return how much better a group is than the first, over seeds."""
+    if base.missed or group.missed or not (base.reached and group.reached):
+        return Contrast(mean=None, why="a run missed the target")
+    if not all(run.is_bounded for run in (*base.reached, *group.reached)):
+        return Contrast(mean=None, why="a run met the target at its first value")
+    if name == "seconds" and (why := overlap([r.log for r in (*base.reached, *group.reached)])):
+        return refused(why)
+    sides = [
+        [
+            Replicate(
+                log=power * math.log(getattr(run, name)),
+                seed=seed_of(run.log),
+                nodes=nodes_of(run.log),
+            )
+            for run in side.reached
+        ]
+        for side in (base, group)
+    ]
+    return contrast(*sides)
 
 
 def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Floats], list[str]]:
@@ -243,7 +314,7 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
     A run that began from another's weights counts from there. If the target is a name alone, its
     value is the lowest that every run reached.
     """
-    goal = _parse_or_find_target(target, logs)
+    goal, span = _parse_or_find_target(target, logs), smoothing_span(logs)
     found: dict[int, list[float]] = defaultdict(list)
     remarks = [] if goal.name != target else [f"the target is {goal}"]
     for log in logs:
@@ -252,7 +323,7 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
             remarks.append(f"left out: {log.name}: its global batch is not known")
             continue
         try:
-            reached = time_to_target(log, goal)
+            reached = time_to_target(log, goal, span=span)
         except Unreadable as error:
             remarks.append(f"left out: {error}")
             continue
@@ -268,5 +339,5 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    lowest = [float(_metric(log, text)[1].min()) for log in logs]
+    lowest = [float(_metric(log, text).values.min()) for log in logs]
     return Target(name=text, sense="<=", value=max(lowest))

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
-from analysis.report.html import text
+from analysis.report.html import folded, text
 from runs.folder import find_runs
 from runs.study_folder import study_of
 
@@ -50,7 +50,7 @@ def evidence(logs: Sequence[RunLog], commands: Sequence[str], beside: Path) -> s
         first, file = int(log.line.min()), source(log)
         link = f'<a href="{text(address(file, beside, line=first))}">'
         parts.append(f"{link}{text(relative(file, beside))}</a>, lines {first} to {log.line.max()}")
-    return f"<details><summary>Evidence</summary>{'<br>'.join(parts)}</details>"
+    return folded("Evidence", "<br>".join(parts))
 
 
 def recomputed(name: str, *options: str, logs: Sequence[RunLog], beside: Path) -> str:

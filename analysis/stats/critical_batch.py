@@ -4,24 +4,38 @@
 line, fitted by least squares with weights from the scatter of the repeats.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import fdtrc
 
 from analysis.stats.intervals import Estimate, Floats
 
 DRAWS = 2000
+LEVEL = 0.05
+# A smaller deviation from a line, as a share of the samples, changes B_crit by little.
+BEND = 0.015
 # With at least this many runs a batch size has its own scatter, otherwise the pooled one.
 MIN_RUNS_FOR_OWN_SCATTER = 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class CriticalBatch:
-    """The critical batch size, and E_min, the samples in the limit of small batches."""
+    """The critical batch size, and E_min, the samples in the limit of small batches.
+
+    `p_line` is the probability of so much curvature if the samples rise along a line, None if too
+    few batches or runs show it. Below `LEVEL` the line does not fit and there is no interval.
+    """
 
     b_crit: Estimate
     e_min: float
+    p_line: float | None = None
+
+    @property
+    def is_line(self) -> bool:
+        """Whether the samples may rise along a line."""
+        return self.p_line is None or self.p_line >= LEVEL
 
 
 def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
@@ -51,13 +65,42 @@ def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
     if freedom == 0 or not np.isfinite(best):
         is_fitted = np.isfinite(best) and best > 0
         return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min) if is_fitted else None
+    p_line = _lack_of_fit(batches, runs)
+    if p_line is not None and p_line < LEVEL:
+        return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min, p_line=p_line)
     rng = np.random.default_rng(0)
     errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(variance)
     drawn = _critical(*_fit(batches, means + errors, weights))
     # Draws may be infinite, and between two infinite ones there is nothing to interpolate.
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
     b_crit = Estimate(value=best, low=float(low), high=float(high) if np.isfinite(high) else None)
-    return CriticalBatch(b_crit=b_crit, e_min=e_min)
+    return CriticalBatch(b_crit=b_crit, e_min=e_min, p_line=p_line)
+
+
+def _lack_of_fit(batches: Floats, runs: Sequence[Floats]) -> float | None:
+    """Return the p-value of the curvature, None for few batches or runs or a small `BEND`.
+
+    It is that of the square term of a parabola, with relative noise about the parabola.
+    """
+    each = np.repeat(batches, [len(values) for values in runs])
+    samples = np.concatenate(list(runs))
+    freedom = len(samples) - 3
+    if len(batches) < 3 or freedom < 2:
+        return None
+    line, parabola = (_relative_rest(each, samples, degree=degree) for degree in (1, 2))
+    if parabola <= 0 or line - parabola < BEND**2 * len(samples):
+        return None
+    return float(fdtrc(1, freedom, max(line - parabola, 0.0) / (parabola / freedom)))
+
+
+def _relative_rest(batches: Floats, samples: Floats, *, degree: int) -> float:
+    """Return the sum of squared relative residuals about a polynomial, weighted as they scatter."""
+    fitted = samples
+    for _ in range(3):
+        powers = np.vander(batches / batches.max(), degree + 1) / fitted[:, None]
+        weights, *_ = np.linalg.lstsq(powers, samples / fitted, rcond=None)
+        fitted = powers @ weights * fitted
+    return float(((samples / fitted - 1) ** 2).sum())
 
 
 def _variance_about(fitted: Floats, means: Floats) -> Floats:

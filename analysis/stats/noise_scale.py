@@ -7,13 +7,13 @@ negative ones included, are averaged before anything is divided.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import stdtrit
 
-from analysis.stats.intervals import MIN_VALUES, Estimate, Floats
+from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.jackknife import jackknife
 
 DETERMINED, UNDETERMINED = "determined", "undetermined"
 
@@ -77,24 +77,6 @@ def noise_scale(sums: GramSums) -> NoiseScale:
         log = jackknife(columns, lambda sums: np.log(_s(sums, batch) / _g2(sums)))
         b_simple = log.map(math.exp)
     return NoiseScale(g2=g2, s=s, b_simple=b_simple)
-
-
-def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
-    """Return a function of the sums of `columns` [n, m], with Student's jackknife interval.
-
-    `of` maps sums [..., m] to values [...] (Efron & Tibshirani 1993, chapter 11).
-    """
-    n, whole = len(columns), columns.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(of(whole))
-        if n < MIN_VALUES or not np.isfinite(value):
-            return Estimate(value=value)
-        without = of(whole - columns)
-    error = np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum())
-    if not np.isfinite(error):
-        return Estimate(value=value)
-    half = float(stdtrit(n - 1, 0.975) * error)
-    return Estimate(value=value, low=value - half, high=value + half)
 
 
 def image_noise(sums: Floats, batch: int) -> tuple[Floats, Floats]:

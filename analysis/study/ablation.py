@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from analysis.stats.intervals import Estimate, Floats, geometric_mean
-from analysis.stats.steady_state import SIGMA_OF_MAD
+from analysis.stats.contrast import Contrast, one_sample, refused
+from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.judge import Judgement, judge
+from analysis.stats.summary import SIGMA_OF_MAD, Mean
 from analysis.study.cells import METRICS, CellRuns, Levels, StudyRuns
+from analysis.verdict import verdict_fields
 
 MIN_PAIRS = 3
+PAIRS = ("pairs of cells",)
 OUTLIER_SIGMAS, OUTLIER_SHARE = 5.0, 0.1
 
 
@@ -39,11 +43,17 @@ class Effect:
     before: str
     after: str
     pairs: tuple[CellPair, ...]
-    ratio: Estimate
+    contrast: Contrast
     median: float
     unlike: tuple[CellPair, ...]
     influence: float | None
     censored: tuple[int, int]
+
+    @property
+    def ratio(self) -> Estimate | None:
+        """The geometric mean over the pairs."""
+        mean = self.contrast.mean
+        return mean.estimate().map(math.exp) if mean else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +66,13 @@ class Interaction:
     by: str
     levels: tuple[str, str]
     pairs: int
-    ratio: Estimate
+    contrast: Contrast
+
+    @property
+    def ratio(self) -> Estimate | None:
+        """The geometric mean over the pairs."""
+        mean = self.contrast.mean
+        return mean.estimate().map(math.exp) if mean else None
 
 
 def effects(study: StudyRuns) -> list[Effect]:
@@ -85,6 +101,7 @@ def _rank(level: str) -> tuple[int, float]:
 def _effect(study: StudyRuns, index: int, before: str, after: str, metric: str) -> Effect:
     pairs = tuple(_pairs(study.cells, index, before, after, metric))
     changes = np.array([pair.change for pair in pairs])
+    slowed = study.overlap if metric == "images_per_s" else None
     out_of_memory = [cell.levels[index] for cell in study.cells if cell.out_of_memory]
     return Effect(
         metric=metric,
@@ -92,7 +109,7 @@ def _effect(study: StudyRuns, index: int, before: str, after: str, metric: str) 
         before=before,
         after=after,
         pairs=pairs,
-        ratio=_mean_ratio(changes),
+        contrast=refused(slowed) if slowed else _contrast(changes),
         median=math.exp(float(np.median(changes))) if len(pairs) else math.nan,
         unlike=tuple(pair for pair, odd in zip(pairs, _outliers(changes), strict=True) if odd),
         influence=_influence(changes),
@@ -120,11 +137,15 @@ def other_levels(levels: Levels, index: int) -> Levels:
     return levels[:index] + levels[index + 1 :]
 
 
-def _mean_ratio(changes: Floats) -> Estimate:
-    """Return the geometric mean ratio, with Student's interval over `MIN_PAIRS` pairs or more."""
-    if len(changes) >= MIN_PAIRS:
-        return geometric_mean(changes)
-    return Estimate(value=math.exp(float(changes.mean())) if len(changes) else math.nan)
+def _contrast(changes: Floats) -> Contrast:
+    """Return the mean change over pairs of cells, with an interval for `MIN_PAIRS` or more."""
+    n = len(changes)
+    if n >= MIN_PAIRS:
+        return Contrast(mean=one_sample(changes), unit="repeat", n=n, is_claim=True, remarks=PAIRS)
+    mean = Mean(value=float(changes.mean())) if n else None
+    return Contrast(
+        mean=mean, unit="repeat", n=n, why=f"{n} pairs of cells, fewer than {MIN_PAIRS}"
+    )
 
 
 def _outliers(changes: Floats) -> list[bool]:
@@ -170,7 +191,7 @@ def interactions(found: Sequence[Effect], study: StudyRuns) -> list[Interaction]
                             by=name,
                             levels=levels,
                             pairs=len(changes),
-                            ratio=_mean_ratio(changes),
+                            contrast=_contrast(changes),
                         )
                     )
     return result
@@ -186,19 +207,31 @@ def _changes_of_change(pairs: Sequence[CellPair], other: int, levels: tuple[str,
     return np.array([c[second] - c[first] for c in by_rest.values() if first in c and second in c])
 
 
-def effect_row(effect: Effect) -> dict[str, Any]:
+def effect_rows(
+    found: Sequence[Effect], changes: Sequence[Interaction]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return a row per effect and a row per interaction, whose verdicts share one error."""
+    tables = [([one.contrast], METRICS[one.metric]) for one in found]
+    tables += [([one.contrast], METRICS[one.metric]) for one in changes]
+    judged = judge(*tables)
+    verdicts = [verdict for [verdict] in judged]
+    effects = zip(found, verdicts[: len(found)], strict=True)
+    rest = zip(changes, verdicts[len(found) :], strict=True)
+    return [_effect_row(*pair) for pair in effects], [_interaction_row(*pair) for pair in rest]
+
+
+def _effect_row(effect: Effect, verdict: Judgement) -> dict[str, Any]:
     """Return one row with changes in percent; absent values are None."""
-    ratio, n = effect.ratio, len(effect.pairs)
+    base, arm = (f"{effect.factor} {level}" for level in (effect.before, effect.after))
     return {
         "metric": effect.metric,
         "factor": effect.factor,
         "from": effect.before,
         "to": effect.after,
-        "pairs": n,
-        "percent": _percent_change(ratio.value) if n else None,
-        "low": _percent_change(ratio.low),
-        "high": _percent_change(ratio.high),
-        "median_percent": _percent_change(effect.median) if n else None,
+        "pairs": len(effect.pairs),
+        "percent": _percent_change(effect.ratio),
+        **verdict_fields(verdict, METRICS[effect.metric], base=base, arm=arm),
+        "median_percent": 100 * (effect.median - 1) if effect.pairs else None,
         "influence_percent": None if effect.influence is None else 100 * effect.influence,
         "unlike": ", ".join(pair.after.name for pair in effect.unlike) or None,
         "out_of_memory_from": effect.censored[0] or None,
@@ -206,8 +239,8 @@ def effect_row(effect: Effect) -> dict[str, Any]:
     }
 
 
-def interaction_row(found: Interaction) -> dict[str, Any]:
-    """Return one row with changes in percent."""
+def _interaction_row(found: Interaction, verdict: Judgement) -> dict[str, Any]:
+    base, arm = (f"{found.factor} {found.change} at {found.by} {level}" for level in found.levels)
     return {
         "metric": found.metric,
         "factor": found.factor,
@@ -216,11 +249,10 @@ def interaction_row(found: Interaction) -> dict[str, Any]:
         "from": found.levels[0],
         "to": found.levels[1],
         "pairs": found.pairs,
-        "percent": _percent_change(found.ratio.value),
-        "low": _percent_change(found.ratio.low),
-        "high": _percent_change(found.ratio.high),
+        "percent": _percent_change(found.ratio),
+        **verdict_fields(verdict, METRICS[found.metric], base=base, arm=arm),
     }
 
 
-def _percent_change(ratio: float | None) -> float | None:
-    return None if ratio is None else 100 * (ratio - 1)
+def _percent_change(ratio: Estimate | None) -> float | None:
+    return None if ratio is None else 100 * (ratio.value - 1)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.measure.differences import DERIVED_FACTS, follows, signature
-from analysis.measure.speed import measure_rate
+from analysis.measure.speed import SPEED, measure_rate
+from analysis.observations import overlap
 from analysis.read.run_log import RunLog
+from analysis.stats.contrast import Quantity
 from configs.schema.training import Optimizer
 from runs.records import starts
 
@@ -16,7 +18,10 @@ from runs.records import starts
 NOT_FACTORS = frozenset(["seed", "train.steps", "threads of all ranks"]).union(
     f"optimizer.{name}" for name in Optimizer.model_fields if name != "kind"
 )
-METRICS = ("images_per_s", "gpu_gb")
+METRICS = {
+    "images_per_s": SPEED,
+    "gpu_gb": Quantity(name="memory", better="lower", stretch="peak", margin=0.01),
+}
 Levels = tuple[str, ...]
 
 
@@ -35,11 +40,15 @@ class CellRuns:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRuns:
-    """Factors, in the order of a cell's levels, the cells, and `remarks` on runs left out."""
+    """Factors, in the order of a cell's levels, the cells, and `remarks` on runs left out.
+
+    `overlap` says which runs took time from each other, None if none did.
+    """
 
     factors: tuple[str, ...]
     cells: tuple[CellRuns, ...]
     remarks: tuple[str, ...]
+    overlap: str | None = None
 
 
 def started_runs(logs: Sequence[RunLog]) -> list[RunLog]:
@@ -65,6 +74,7 @@ def group_cells(logs: Sequence[RunLog]) -> StudyRuns:
         remarks=tuple(
             f"{log.name}: left out: its config is not known" for log in logs if log.config is None
         ),
+        overlap=overlap(known),
     )
 
 

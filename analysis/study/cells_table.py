@@ -1,56 +1,76 @@
 """A row per cell of a study: levels, rate over repeats, speedup, and loss."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.finetune import seconds_per_image
-from analysis.measure.loss import loss_curve, pair_curves, pooled_verdict, same_quantity
-from analysis.measure.speed import Arm, group_arms, measure_rates
-from analysis.measure.speed_table import paired_text, speed_rows, speedup_text
+from analysis.measure.loss import Compared, final_loss, loss_contrast
+from analysis.measure.speed import (
+    SPEED,
+    Arm,
+    group_arms,
+    measure_rates,
+    pooled_rate,
+    scatter_of_cells,
+    speed_contrast,
+)
+from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import repeats_mean
+from analysis.stats.contrast import of_cells, one_sample
+from analysis.stats.judge import judge
 from analysis.study.cells import factors_of, peak_memory_gb
 from analysis.table import interval_text, percent_text
-from configs.errors import Unreadable
+from analysis.verdict import FIELDS, ratio_text, verdict_fields
 from configs.table import heading
 
-# A curve's final value is the mean of this share of it: the last value alone is noisy.
-FINAL_SHARE = 0.1
+_OF_JUDGEMENT = frozenset(["counts", *FIELDS, *(f"loss_{name}" for name in FIELDS)])
 MACHINE = (
     "gpu", "gpu_memory_gb", "cpu", "nodes", "ranks", "versions.torch", "versions.cuda", "code",
 )  # fmt: skip
 
 
-def cell_rows(
-    logs: Sequence[RunLog], *, of: str = "loss", by: str = "images", margin: float = 0.01
-) -> list[dict[str, Any]]:
+def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, Any]]:
     """Return one row per cell, the first being the baseline; absent values are None.
 
-    `verdict` compares the curves `of` over the axis `by` within `margin`: of three or more seeds
-    that both cells have by their scatter, otherwise of the first repeats. Evaluations of one run
-    are too rare for a verdict. The column `of` is the mean over repeats of a curve's last tenth.
+    The fields of the judgement are those of the speed, and with `loss_` before them those of what
+    is `compared`; all of them share one error. The column of that is the mean over the repeats.
     """
-    compared = group_arms(measure_rates(logs))
-    factors, levels = factors_of([arm.runs[0].log for arm in compared])
+    arms = group_arms(measure_rates(logs))
+    factors, levels = factors_of([arm.runs[0].log for arm in arms])
     # Runs that ended before they knew their GPU may have the levels of another cell.
-    is_told = len(compared) == len({*levels}) > 1
-    found = []
-    for arm, row, own in zip(compared, speed_rows(compared), levels, strict=True):
-        found.append(
+    is_told = len(arms) == len({*levels}) > 1
+    members, of = [[run.log for run in arm.runs] for arm in arms], compared.quantity
+    common = scatter_of_cells(arms)
+    contrasts = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
+    speeds, losses = judge(
+        ([of_cells(one, SPEED) for one in contrasts], SPEED),
+        ([of_cells(loss_contrast(members[0], own, compared), of) for own in members[1:]], of),
+    )
+    base = arms[0].name
+    rows = []
+    for arm, own, speed, loss in zip(arms, levels, [None, *speeds], [None, *losses], strict=True):
+        rate = pooled_rate(arm)
+        peaks = filter(None, (peak_memory_gb(run.log) for run in arm.runs))
+        rows.append(
             dict(zip(factors, own, strict=True))
             | {"cell": None if is_told else arm.name, "runs": len(arm.runs)}
-            | {name: row[name] for name in row if name not in ("run", "clock", "verdict")}
-            | {"speed": row["verdict"]}
+            | rate_fields(arm, rate)
+            | verdict_fields(speed, SPEED, base=base, arm=arm.name)
             | _image_seconds(arm)
-            | {"gpu_gb": max(filter(None, (peak_memory_gb(r.log) for r in arm.runs)), default=None)}
-            | _final_values(compared[0], arm, of)
-            | {"verdict": _verdict(compared[0], arm, of=of, by=by, margin=margin)}
+            | {"gpu_gb": max(peaks, default=None), compared.of: _final_value(arm, compared.of)}
+            | verdict_fields(loss, compared.quantity, base=base, arm=arm.name, prefix="loss_")
             | {"ended_early": _early_ends(arm)}
         )
-    return found
+    return rows
+
+
+def _final_value(arm: Arm, of: str) -> float | None:
+    known = [value for run in arm.runs if (value := final_loss(run.log, of=of)) is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _image_seconds(arm: Arm) -> dict[str, float | None]:
@@ -58,49 +78,12 @@ def _image_seconds(arm: Arm) -> dict[str, float | None]:
     each = [found for run in arm.runs if (found := seconds_per_image(run.log)) is not None]
     if not each:
         return dict.fromkeys(("image_s", "image_s_low", "image_s_high"))
-    found = repeats_mean(np.array([one.value for one in each])) if len(each) > 1 else each[0]
+    if len(each) > 1:
+        logs = np.log([one.value for one in each])
+        found = one_sample(logs).estimate().map(math.exp)
+    else:
+        found = each[0]
     return {"image_s": found.value, "image_s_low": found.low, "image_s_high": found.high}
-
-
-def _final_values(base: Arm, arm: Arm, of: str) -> dict[str, float | None]:
-    """Return a curve's final value, and for an evaluation its ratio to the first cell's."""
-    own, first = _final_value(arm, of), _final_value(base, of)
-    if of == "loss":
-        return {of: own}
-    compared = arm is not base and same_quantity(base.runs[0].log, arm.runs[0].log, of)
-    return {of: own, f"{of}_ratio": own / first if own and first and compared else None}
-
-
-def _final_value(arm: Arm, of: str) -> float | None:
-    values = []
-    for run in arm.runs:
-        try:
-            losses = loss_curve(run.log, by="step", of=of).loss
-        except Unreadable:
-            continue
-        values.append(float(losses[-max(1, int(FINAL_SHARE * len(losses))) :].mean()))
-    return float(np.mean(values)) if values else None
-
-
-def _verdict(base: Arm, arm: Arm, *, of: str, by: str, margin: float) -> str | None:
-    if arm is base:
-        return None
-    own, first = _by_seed(arm), _by_seed(base)
-    seeds = [seed for seed in first if seed in own]
-    try:
-        pairs = [pair_curves(first[seed], own[seed], by=by, of=of) for seed in seeds]
-        if pooled := pooled_verdict(pairs, margin=margin):
-            return pooled
-        if of != "loss":
-            return None
-        return pair_curves(base.runs[0].log, arm.runs[0].log, by=by).verdict(margin=margin)
-    except Unreadable:
-        return None
-
-
-def _by_seed(arm: Arm) -> dict[Any, RunLog]:
-    """Return a run of each seed: repeats of one seed have the same losses."""
-    return {(run.log.config or {}).get("seed"): run.log for run in arm.runs}
 
 
 def _early_ends(arm: Arm) -> str | None:
@@ -114,25 +97,24 @@ def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row for people, with intervals in one column."""
     out: dict[str, Any] = {}
     for name, value in row.items():
-        if name == "speedup" and value is not None:
-            out[name] = speedup_text(row)
-        elif name == "rounds":
-            out["paired by"] = paired_text(row)
+        if name == "word":
+            out["speedup"] = ratio_text(row["ratio"], row["low"], row["high"]) or None
+            out["speed verdict"] = value
+        elif name == "loss_word":
+            ratio = ratio_text(row["loss_ratio"], row["loss_low"], row["loss_high"])
+            out["loss ratio"] = ratio or None
+            out["loss verdict"] = value
         elif name == "steps_per_s":
             out["steps/s"] = value
-            out["95 %"] = (
-                interval_text(row["steps_per_s_low"], row["steps_per_s_high"], ".4g") or None
-            )
+            out["95 %"] = interval_text(row[f"{name}_low"], row[f"{name}_high"], ".4g") or None
         elif name == "image_s":
             out["s/image"] = value
             out["s/image 95 %"] = (
-                interval_text(row["image_s_low"], row["image_s_high"], ".4g") or None
+                interval_text(row[f"{name}_low"], row[f"{name}_high"], ".4g") or None
             )
         elif name in ("mfu", "hfu"):
             out[name.upper()] = percent_text(value)
-        elif name in ("speed", "verdict"):
-            out["speed verdict" if name == "speed" else "loss verdict"] = value
-        elif name not in ("unit", "narrower") and not name.endswith(("_low", "_high", "_6n")):
+        elif name not in _OF_JUDGEMENT and not name.endswith(("_low", "_high", "_6n")):
             out[heading(name).replace(" gb", " GB")] = value
     return out
 

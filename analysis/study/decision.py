@@ -2,50 +2,55 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.cost import cost_rows
-from analysis.measure.loss import pair_curves
-from analysis.measure.speed import Arm, measure_rates, why_not_comparable
+from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.speed import SPEED, Arm, measure_rates, speed_contrast, why_not_comparable
+from analysis.observations import nodes_of, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.stats.contrast import Quantity, Word
+from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.judge import Judgement
 from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, repeats_needed, side
-from analysis.table import interval_text
-from configs.errors import Unreadable
+from analysis.verdict import ratio_text, verdict_fields
 from configs.schema.study import FEWEST_REPEATS
 from runs.attempt.pruning import DECIDED, skip, waiting
 from runs.folder import RunFolder
 from runs.state.fold import run_state
 from runs.study_folder import StudyFolder, StudyRow
 
-UNDECIDED, OUT_OF_REACH = "undecided", "out of reach"
-# For each quantity the words for a ratio below 1, above 1, and within the margin of 1.
-WORDS = {
-    "rate": {-1: "slower", 1: "faster", 0: "equally fast"},
-    "loss": {-1: "lower loss", 1: "higher loss", 0: "same loss"},
-}
+UNDECIDED, OUT_OF_REACH = "undecided", "out of reach of the planned repeats"
+QUANTITIES = ("rate", "loss")
 Pairs = Sequence[tuple[RunLog, RunLog]]
 Repeat = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Contrast:
+class Standing:
     """One quantity of a cell over that of the first cell, after `repeats` of both are done.
 
-    The interval of `ratio` holds at any time (`analysis.stats.sequential`). `verdict` is one of
-    `WORDS`, `undecided`, or `out of reach` of the repeats of the study; for the last two `needed`
-    forecasts the repeats that would settle it, None if that cannot be said.
+    The interval of `ratio` holds at any time (`analysis.stats.sequential`), for all `comparisons`
+    of the study. `why` is `UNDECIDED`, `OUT_OF_REACH` or that nodes are mixed up with cells, None
+    if the repeats settle it; if more may, `needed` forecasts how many, None if that is unknown.
     """
 
     cell: str
     quantity: str
     repeats: int
+    comparisons: int
     ratio: Estimate | None
-    verdict: str
-    needed: int | None
+    word: Word
+    why: str | None
+    needed: int | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the planned repeats can change nothing."""
+        return self.why in (None, OUT_OF_REACH)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +61,7 @@ class Decision:
     first cell is if all others are.
     """
 
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[Standing, ...]
     cells: Mapping[str, tuple[StudyRow, ...]]
     settled: frozenset[str]
 
@@ -73,7 +78,7 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
         name: {_repeat(row): by_name.get(row.cell) for row in rows} for name, rows in cells.items()
     }
     first, *others = cells
-    quantities = list(WORDS) if len(settings.axes.get("seed", ())) > 1 else ["rate"]
+    quantities = QUANTITIES if len(settings.axes.get("seed", ())) > 1 else QUANTITIES[:1]
     planned = Planned(
         contrasts=len(others) * len(quantities),
         least=FEWEST_REPEATS,
@@ -82,15 +87,18 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     )
     pairs = {name: _done_pairs(runs[first], runs[name]) for name in others}
     rates = {name: _rates(pairs[name]) for name in others}
-    arms = [max((both[1] for both in rates.values()), key=len, default=np.empty(0))]
-    arms += [both[0] for both in rates.values()]
+    alike = [both[0] for both in rates.values()]
     contrasts = []
     for name in others:
-        contrasts.append(_contrast(name, "rate", rates[name], planned, cells=arms))
+        mixed = _nodes_of_cells(pairs[name])
+        standing = _standing(name, SPEED, rates[name], planned, cells=alike)
+        if mixed:
+            standing = replace(standing, ratio=None, word="undetermined", why=mixed)
+        contrasts.append(standing)
         losses = _losses(pairs[name]) if "loss" in quantities else None
         if losses is not None:
-            contrasts.append(_contrast(name, "loss", losses, planned))
-    still_open = {one.cell for one in contrasts if one.verdict == UNDECIDED}
+            contrasts.append(_standing(name, Compared().quantity, losses, planned))
+    still_open = {one.cell for one in contrasts if not one.is_settled}
     still_open |= {first} if still_open else set()
     return Decision(contrasts=tuple(contrasts), cells=cells, settled=frozenset(cells) - still_open)
 
@@ -128,72 +136,93 @@ def _done_pairs(
 
 
 def _rates(pairs: Pairs) -> Floats:
-    """Return the logs of images (else steps) per second, of the cell and the first one [2, n]."""
+    """Return the logs of the ratios of the rates by repeat [1, n], in images if all have them.
+
+    What the runs of a repeat share, such as the state of the machine, cancels.
+    """
     measured = measure_rates([log for pair in pairs for log in pair])
     below, above = measured[::2], measured[1::2]
     if not pairs or why_not_comparable(Arm(runs=tuple(below)), Arm(runs=tuple(above))):
-        return np.empty((2, 0))
-    has_images = all(run.images_per_s for run in measured)
-    rates = np.array(
-        [
-            [
-                (run.images_per_s if has_images else run.rate and run.rate.value) or np.nan
-                for run in arm
-            ]
-            for arm in (above, below)
-        ]
-    )
-    return np.log(rates[:, ~np.isnan(rates).any(axis=0)])
+        return np.empty((1, 0))
+    found = [
+        speed_contrast(Arm(runs=(base,)), Arm(runs=(run,)))
+        for base, run in zip(below, above, strict=True)
+    ]
+    return np.array([[one.mean.value for one in found if one.mean]])
+
+
+def _nodes_of_cells(pairs: Pairs) -> str | None:
+    """Return that repeats of a cell share a node that the other cell lacks, if so.
+
+    Repeats on one node share its speed, so that they are no independent evidence for the cell. A
+    repeat whose two runs shared their nodes is not affected.
+    """
+    apart = [(a, b) for a, b in pairs if nodes_of(a) and nodes_of(b) and nodes_of(a) != nodes_of(b)]
+    for arm in range(2):
+        where = [nodes_of(pair[arm]) for pair in apart]
+        shared = next((nodes for nodes in where if where.count(nodes) > 1), None)
+        if shared:
+            return (
+                f"repeats of one cell share {', '.join(sorted(shared))}, those of the other do not"
+            )
+    return None
 
 
 def _losses(pairs: Pairs) -> Floats | None:
     """Return the log ratios of the losses by seed [1, n]; None if losses are not comparable."""
-    by_seed = {(a.config or {}).get("seed"): (a, b) for a, b in reversed(pairs)}
-    try:
-        return np.array([[_log_ratio(a, b) for a, b in reversed(by_seed.values())]])
-    except Unreadable:
-        return None
+    by_seed = {seed_of(a): (a, b) for a, b in reversed(pairs)}
+    found = [_loss_ratio(a, b) for a, b in reversed(by_seed.values())]
+    return np.array([found]) if found and None not in found else None
 
 
-def _log_ratio(first: RunLog, other: RunLog) -> float:
-    """Return that of the last evaluations, else the mean one of the training losses."""
-    try:
-        pair = pair_curves(first, other, of="validation_loss")
-        pair = pair_curves(first, other, of="validation_loss", after=pair.x[-1])
-    except Unreadable:
-        pair = pair_curves(first, other)
-    if pair.log_ratio is None:
-        raise Unreadable(f"{first.name} and {other.name}: a loss is not positive")
-    return pair.log_ratio.value
+def _loss_ratio(first: RunLog, other: RunLog) -> float | None:
+    """Return the log ratio of the last evaluations, else of the training losses at the end."""
+    for of in ("validation_loss", "loss"):
+        found = loss_contrast([first], [other], Compared(of=of))
+        if found.mean is not None:
+            return found.mean.value
+    return None
 
 
-def _contrast(
-    cell: str, quantity: str, values: Floats, planned: Planned, *, cells: Sequence[Floats] = ()
-) -> Contrast:
-    ratio, needed = interval_so_far(values, planned, cells=cells), None
+def _standing(
+    cell: str, quantity: Quantity, values: Floats, planned: Planned, *, cells: Sequence[Floats] = ()
+) -> Standing:
+    ratio = interval_so_far(values, planned, cells=cells)
     where = side(ratio, margin=planned.margin) if ratio else None
-    verdict = UNDECIDED if where is None else WORDS[quantity][where]
-    if ratio and where is None:
-        needed = repeats_needed(values, planned, cells=cells)
-        verdict = UNDECIDED if is_in_reach(values, planned, cells=cells) else OUT_OF_REACH
-    return Contrast(
+    found = Standing(
         cell=cell,
-        quantity=quantity,
+        quantity="rate" if quantity is SPEED else "loss",
         repeats=values.shape[1],
+        comparisons=planned.contrasts,
         ratio=ratio,
-        verdict=verdict,
-        needed=needed,
+        word="undetermined",
+        why=UNDECIDED,
     )
+    if where is not None:
+        return replace(found, word=quantity.word(where) if where else "same", why=None)
+    if ratio is None:
+        return found
+    is_open = is_in_reach(values, planned, cells=cells)
+    needed = repeats_needed(values, planned, cells=cells)
+    return replace(found, why=UNDECIDED if is_open else OUT_OF_REACH, needed=needed)
 
 
-def contrast_row(found: Contrast) -> dict[str, Any]:
-    """Return one row of the table of contrasts; unknown values are None."""
+def standing_row(found: Standing, *, base: str) -> dict[str, Any]:
+    """Return one row of the table; unknown values are None."""
+    quantity = SPEED if found.quantity == "rate" else Compared().quantity
+    verdict = Judgement(
+        word=found.word,
+        ratio=found.ratio,
+        unit="round" if found.quantity == "rate" else "seed",
+        n=found.repeats,
+        comparisons=found.comparisons,
+        is_claim=True,
+        why=found.why,
+    )
     return {
         "cell": found.cell,
         "quantity": found.quantity,
-        "repeats": found.repeats,
-        **estimate_fields("ratio", found.ratio),
-        "verdict": found.verdict,
+        **verdict_fields(verdict, quantity, base=base, arm=found.cell),
         "needed": found.needed,
     }
 
@@ -244,7 +273,8 @@ def end_settled(study: StudyFolder, found: Decision) -> list[str]:
     return ended
 
 
-def _phrase(found: Contrast) -> str:
+def _phrase(found: Standing) -> str:
     assert found.ratio is not None
-    ends = interval_text(found.ratio.low, found.ratio.high, ".4g")
-    return f"{found.verdict} ({found.ratio.value:.4g}x {ends} after {found.repeats} repeats)"
+    ratio = ratio_text(found.ratio.value, found.ratio.low, found.ratio.high)
+    word = found.word if found.why is None else found.why
+    return f"{word} ({ratio} after {found.repeats} repeats)"

@@ -30,17 +30,19 @@ def cells_figure(
     A dot is filled if the loss is the same as the first cell's, which is the baseline at 1. A
     single cell has its steps (or other units) per second instead.
     """
-    names = ("speedup", "steps_per_s", "units_per_s")
-    name = next((name for name in names if any(row[name] for row in rows)), names[-1])
+    ends = {"ratio": ("low", "high")} | {
+        name: (f"{name}_low", f"{name}_high") for name in ("steps_per_s", "units_per_s")
+    }
+    name = next((name for name in ends if any(row[name] for row in rows)), "units_per_s")
     wrapped = [fill(plain(label), label_chars, break_long_words=False) for label in labels]
     heights = np.array([0.13 * (label.count("\n") + 1) + 0.06 for label in wrapped])
     places = np.cumsum(heights) - heights / 2
     figure, [axes] = figure_of(rows=1, height=float(heights.sum()) + 0.45)
     texts = []
     for number, (row, y) in enumerate(zip(rows, places, strict=True)):
-        value, low, high = (row[f"{name}{end}"] for end in ("", "_low", "_high"))
-        value = 1.0 if name == "speedup" and not number else value
-        same = not number or row["verdict"] == "same loss"
+        value, low, high = (row[column] for column in (name, *ends[name]))
+        value = 1.0 if name == "ratio" and not number else value
+        same = not number or row["loss_word"] == "same"
         if value is not None:
             axes.plot(value, y, "o", ms=4, mew=0.9, color="C0", mfc="C0" if same else "white")
         if low is not None:
@@ -53,7 +55,7 @@ def cells_figure(
         side.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(heights.sum(), 0)
-    axes.set_xlabel(f"{heading(name)}, first cell = 1" if name == "speedup" else heading(name))
+    axes.set_xlabel("speedup, first cell = 1" if name == "ratio" else heading(name))
     return figure
 
 
@@ -76,10 +78,13 @@ def _dots(axes: Axes, effects: Sequence[Effect], metric: str) -> None:
         changes = 100 * np.expm1([pair.change for pair in effect.pairs])
         colours = ["C3" if pair in effect.unlike else "C0" for pair in effect.pairs]
         axes.scatter(changes, np.full(len(changes), y), s=14, c=colours, alpha=0.6)
-        if effect.ratio.low is not None and effect.ratio.high is not None:
-            ends = [100 * (effect.ratio.low - 1), 100 * (effect.ratio.high - 1)]
+        ratio = effect.ratio
+        if ratio is None:
+            continue
+        if ratio.low is not None and ratio.high is not None:
+            ends = [100 * (ratio.low - 1), 100 * (ratio.high - 1)]
             axes.plot(ends, [y, y], lw=4, alpha=0.4, color="C0")
-        axes.plot(100 * (effect.ratio.value - 1), y, "|", ms=14, color="black")
+        axes.plot(100 * (ratio.value - 1), y, "|", ms=14, color="black")
     axes.set_yticks(range(len(shown)))
     axes.set_yticklabels([_short(f"{e.factor}: {e.before} to {e.after}") for e in shown])
     axes.axvline(0, lw=0.8, color="black")
@@ -119,12 +124,14 @@ def scaling_figure(curves: Sequence[ScalingCurve]) -> Figure:
         # Side by side, so that intervals at one number of ranks do not hide each other.
         aside = 1 + 0.015 * (number - (len(curves) - 1) / 2)
         label = plain(f"{curve.kind}: {min(curve.names).replace('_', ', ')}, ...")
-        for axes, name in zip(panels, ("speedup", "efficiency"), strict=True):
-            rows = [row for row in curve.rows if row[name]]
-            x, y = ([row[key] for row in rows] for key in ("ranks", name))
-            low, high = (
-                [row[f"{name}{end}"] or np.nan for row in rows] for end in ("_low", "_high")
-            )
+        columns = (("ratio", "low", "high"), ("efficiency", "efficiency_low", "efficiency_high"))
+        for axes, names in zip(panels, columns, strict=True):
+            name = "speedup" if names[0] == "ratio" else names[0]
+            first = {"ratio": 1.0, "efficiency": 1.0}
+            rows = [row | first if row["word"] is None else row for row in curve.rows]
+            rows = [row for row in rows if row[names[0]]]
+            x, y = ([row[key] for row in rows] for key in ("ranks", names[0]))
+            low, high = ([row[end] or np.nan for row in rows] for end in names[1:])
             ends = np.nan_to_num([np.subtract(y, low), np.subtract(high, y)])
             style: Any = {"color": f"C{number}", "capsize": 2, "ms": 3, "lw": 1, "label": label}
             axes.errorbar(np.multiply(x, aside), y, ends, fmt="o-", **style)

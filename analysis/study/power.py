@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.measure.loss import loss_curve
+from analysis.measure.loss_curve import loss_curve
 from analysis.measure.speed import Arm, group_arms, measure_rates
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats, seeds_needed
@@ -48,9 +48,9 @@ def _repeats(quantity: str, cells: Sequence[Floats], *, difference: float) -> st
 def _steps(arms: Sequence[Arm], *, difference: float) -> str | None:
     needed = []
     for run in (run for arm in arms for run in arm.runs):
-        if run.steady and run.rate and run.rate.low and run.rate.high:
+        if run.summary and run.rate and run.rate.low and run.rate.high:
             half = math.log(run.rate.high / run.rate.low) / 2
-            steps = int(run.log.step.max()) * int(run.steady.kept.sum()) / len(run.steady.kept)
+            steps = int(run.log.step.max()) * int(run.summary.kept.sum()) / len(run.summary.kept)
             needed.append(steps * (half / math.log1p(difference)) ** 2)
     if not needed:
         return None

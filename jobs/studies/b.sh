@@ -15,4 +15,4 @@ tuned=$FOLDER
 short=$(find "$tuned/cells" -maxdepth 1 -name '*_short' | sort | head -n 1)
 long=$(find "$tuned/cells" -maxdepth 1 -name '*_long' | sort | head -n 1)
 study "b-draw$SIZE" "run=$short,$long"
-ask python -m analysis runs --finetune "$tuned" "$FOLDER" --plot "$tuned/samples.png"
+ask python -m analysis runs --finetune "$tuned" "$FOLDER"

@@ -49,9 +49,9 @@ CONCRETE = {
     "python -m tests.docs.render docs/studies/NAME.md": [
         "python -m tests.docs.render docs/studies/a.md"
     ],
-    "python -m analysis report --site --check public": [
-        "python -m analysis report --site logs/RUN --out public",
-        "python -m analysis report --site --check public",
+    "python -m analysis report --check public": [
+        "python -m analysis report logs/RUN --folder public",
+        "python -m analysis report --check public",
     ],
     # The page was rendered before.
     "python -m tests.docs.render --check docs/studies/a.md": [

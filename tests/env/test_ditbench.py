@@ -112,7 +112,7 @@ def test_every_command_is_reached(one: Path) -> None:
         ("schema", "show pretrain"),
         ("ablation x", "cells --ablation"), ("analysis decide x", "cells --decided"),
         ("time-to-target x", "target"), ("cbs x", "target --critical-batch"), ("gns x", "noise"),
-        ("analysis site x", "report --site"), ("analysis figure loss x", "export --figure"),
+        ("analysis site x", "report --folder"), ("analysis figure loss x", "export --figure"),
         ("train gns x", "train noise"),
     ],
 )  # fmt: skip

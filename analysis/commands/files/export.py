@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.commands import writing
-from analysis.measure.loss import NO_TRAINING
+from analysis.measure.loss import Compared
+from analysis.measure.loss_curve import NO_TRAINING
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, display_cell
@@ -35,7 +36,11 @@ def run(args: argparse.Namespace) -> int:
     while True:
         logs = read_logs(args.paths)
         trained = [r for r in started_runs(logs) if (r.config or {}).get("kind") not in NO_TRAINING]
-        verdicts = [display_cell(row) for row in cell_rows(trained)] if len(trained) > 1 else []
+        verdicts = (
+            [display_cell(row) for row in cell_rows(trained, compared=Compared())]
+            if len(trained) > 1
+            else []
+        )
         runs = [tracked(log, verdicts) for log in logs]
         if len({one.name for one in runs}) < len(runs):
             raise Unreadable("two of these runs have the same name: export them into two projects")
@@ -50,9 +55,12 @@ def run(args: argparse.Namespace) -> int:
                 table = pd.DataFrame(rows)
                 with writing(args.out), replacing(args.out) as file:
                     table.to_csv(file, index=False) if args.to == "csv" else table.to_parquet(file)
-        except ImportError as error:
+                print(f"{args.out}: {len(table)} rows", flush=True)
+        except ImportError:
             package = "pyarrow" if args.to == "parquet" else args.to
-            raise Unreadable(f"--to {args.to}: {error}; first: pip install {package}") from None
+            raise Unreadable(
+                f"--to {args.to} needs a package; first: pip install {package}"
+            ) from None
         if not args.follow or not any(map(is_unfinished, logs)):
             return 0
         time.sleep(INTERVAL_S)

@@ -9,9 +9,11 @@ from typing import Any
 from analysis.commands import plot_file, writing
 from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import noise_by_stage
-from analysis.measure.loss import AXES, NO_TRAINING, loss_curve, pair_curves
+from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
 from analysis.measure.scaling import curves
-from analysis.measure.speed import group_alike, is_repeat, measure_rates
+from analysis.measure.speed import measure_rates
+from analysis.observations import group_alike, is_repeat
 from analysis.read.find import places, read_logs
 from analysis.read.run_log import RunLog
 from analysis.study.cells import started_runs
@@ -43,7 +45,9 @@ def _inches(text: str) -> float:
     match = re.fullmatch(r"(\d+\.?\d*) ?(in|cm|mm)", text)
     width = float(match[1]) / {"in": 1.0, "cm": 2.54, "mm": 25.4}[match[2]] if match else 0.0
     if not 2 <= width <= 20:
-        raise argparse.ArgumentTypeError(f"{text!r} is no width of 2 to 20 inches: 3.3in, 84mm")
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: width must be 2 to 20 inches, such as 3.3in or 84mm"
+        )
     return width
 
 
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     beside = args.out.with_suffix(".txt")
     with on_paper(args.width):
         figure, caption, logs = KINDS[args.of](args)
-        timed = (run.clock for run in measure_rates(logs) if run.steady)
+        timed = (run.clock for run in measure_rates(logs) if run.summary)
         clocks = ", ".join(dict.fromkeys(timed)) or "none"
         on = hardware_text(logs) or "hardware that no run recorded"
         with writing(args.out):
@@ -70,7 +74,7 @@ def _cells(args: argparse.Namespace) -> Any:
     from analysis.study.plots import cells_figure
 
     logs, arms = _arms(args)
-    rows = cell_rows(logs)
+    rows = cell_rows(logs, compared=Compared())
     if not any(row["steps_per_s"] or row["units_per_s"] for row in rows):
         raise Unreadable(f"{args.paths[0]}: no run has a rate")
     single = [len(arm) == 1 for arm in arms]
@@ -88,7 +92,9 @@ def _loss(args: argparse.Namespace) -> Any:
     # Repeats of one seed have the same losses.
     arms = [_first_of_seeds(arm) for arm in arms]
     for arm in _few(arms)[1:]:
-        pair_curves(logs[0], arm[0], by=args.by, of=args.metric)
+        contrast = loss_contrast(logs[:1], arm[:1], Compared(of=args.metric, by=args.by))
+        if contrast.is_refused:
+            raise Unreadable(f"{logs[0].name} and {arm[0].name}: {contrast.why}")
     found = [[thinned(loss_curve(log, by=args.by, of=args.metric)) for log in arm] for arm in arms]
     labels = [arm[0].name for arm in arms]
     figure = losses_figure(found, labels, by=args.by, of=args.metric, height=3 + 0.1 * len(arms))
@@ -103,7 +109,7 @@ def _scaling(args: argparse.Namespace) -> Any:
     found, _ = curves(every)
     if not found:
         why = "no two runs differ in the number of ranks only"
-        raise Unreadable(f"{args.paths[0]}: {why}, so that there is no scaling to draw")
+        raise Unreadable(f"{args.paths[0]}: cannot draw scaling: {why}")
     logs = [log for log in every if any(log.name in one.names for one in found)]
     caption = f"Speedup and efficiency by ranks, 95 % intervals; n = {len(logs)} runs."
     return scaling_figure(_few(found)), caption, logs

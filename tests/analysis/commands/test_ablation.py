@@ -70,7 +70,10 @@ def test_main_effects_are_those_planted(ablation):
     assert code == 0
     assert found["train.compile"]["pairs"] == 6
     assert found["train.compile"]["percent"] == pytest.approx(55.2, abs=2)
-    assert found["train.compile"]["low"] < 55.2 < found["train.compile"]["high"]
+    assert found["train.compile"]["low"] < 1.552 < found["train.compile"]["high"]
+    assert found["train.compile"]["word"] == "faster"
+    assert found["train.global_batch"]["word"] == "same"
+    assert found["train.compile"]["comparisons"] >= 5
     assert found["train.global_batch"]["percent"] == pytest.approx(0, abs=1)
 
 

@@ -39,31 +39,32 @@ def test_every_cell_has_its_levels_speedup_and_loss(study, capsys):
     plain, compiled, odd = rows_of(capsys, str(study))
     assert [row["runs"] for row in (plain, compiled, odd)] == [3, 3, 3]
     assert (plain["train.compile"], compiled["train.compile"]) == ("false", "true")
-    assert "speedup" not in plain
-    assert compiled["speedup_low"] < 1.5 < compiled["speedup_high"]
-    assert compiled["speed"] == "faster"
-    assert (compiled["verdict"], odd["verdict"]) == ("same loss", "different")
+    assert "ratio" not in plain
+    assert compiled["low"] < 1.5 < compiled["high"]
+    assert (compiled["word"], compiled["unit"], compiled["comparisons"]) == ("faster", "seed", 3)
+    assert (compiled["loss_word"], odd["loss_word"]) == ("same", "worse")
+    assert "3 seeds a side, 3 comparisons" in odd["loss_verdict"]
     assert odd["loss"] == pytest.approx(2 * plain["loss"], rel=0.02)
-    assert odd["speed"] == "no detectable difference"
+    assert odd["word"] == "same"
 
 
 def test_the_table_is_short_and_names_the_hardware(study, capsys):
     assert main(["cells", str(study), "--all"]) == 0
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["optimizer.lr", "train.compile", "runs"]
-    assert sum("same loss" in line for line in lines) == 1
+    assert sum(line.split()[-1:] == ["same"] for line in lines) == 1
     assert "1.50x [" in lines[1]
     assert lines[-1].startswith("on gpu NVIDIA A40")
 
 
 def test_a_loss_verdict_says_that_runs_of_other_lengths_share_only_a_part(study, capsys):
     assert main(["cells", str(study)]) == 0
-    assert "that both runs have" not in capsys.readouterr().err
-    shorter = SyntheticRun(intervals=100, overrides=("train.compile=true",))
-    generate_run(study / "shorter", shorter)
-    assert main(["cells", str(study)]) == 0
-    remarks = capsys.readouterr().err
-    assert "a loss verdict is of the images that both runs have; they end at " in remarks
+    assert "which all have" not in capsys.readouterr().out
+    for seed in range(3):
+        shorter = SyntheticRun(intervals=100, seed=seed, overrides=("data.workers=3",))
+        generate_run(study / f"shorter{seed}", shorter)
+    row = rows_of(capsys, str(study))[-1]
+    assert "up to 64000 images, which all have" in str(row["loss_verdict"])
 
 
 def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
@@ -73,7 +74,7 @@ def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
     failed = rows_of(capsys, str(study))[1]
     assert failed["ended_early"] == "oom"
     assert "steps_per_s" not in failed
-    assert "speedup" not in failed
+    assert (failed["word"], failed["why"]) == ("undetermined", "no time is recorded")
 
 
 def test_cells_that_wait_are_left_out_and_counted(study, capsys):

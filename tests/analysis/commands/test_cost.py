@@ -156,10 +156,10 @@ def test_energy_to_a_target_ends_when_it_is_reached(cost):
 
 
 def test_energy_to_a_target_is_counted_within_a_row_of_every_gpu(cost):
-    # The loss is 0.6 at step 60, after 20 s of set-up and 15 s of training.
+    # The loss is 0.4 at step 300, after 20 s of set-up and 75 s of training.
     truth = replace(POWERED, cv=1e-9, loss_noise=1e-9)
-    found, _ = cost(None, "--target", "loss<=0.6001", a=truth)
-    assert found["a"]["kwh_to_target"] == pytest.approx(2 * 360 * 35 / 3.6e6, rel=0.01)
+    found, _ = cost(None, "--target", "loss<=0.4", a=truth)
+    assert found["a"]["kwh_to_target"] == pytest.approx(2 * 360 * 95 / 3.6e6, rel=0.02)
 
 
 def test_a_run_without_the_metric_of_the_target_is_named_and_the_others_count(tmp_path, capsys):

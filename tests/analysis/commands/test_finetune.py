@@ -1,7 +1,5 @@
-"""Fine-tuning runs in a report: by device and steps, images side by side, nothing mixed."""
+"""Fine-tuning runs by device and steps, with nothing mixed."""
 
-import base64
-import io
 import json
 import re
 from pathlib import Path
@@ -15,11 +13,10 @@ from PIL.PngImagePlugin import PngInfo
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
 from analysis.measure.finetune import finetune_rows, image_rows, seconds_per_image, speedup_rows
-from analysis.measure.sample_grid import HEAD, LABEL, TILE, render_png, sample_grids
 from analysis.measure.speed import group_arms, measure_rates
 from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
-from configs.load import merge, resolve, to_tree
+from configs.load import resolve, to_tree
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
@@ -84,8 +81,8 @@ def test_a_speedup_is_of_devices_at_equal_steps_alone(grid_of_runs: list[str]) -
     for row in rows:
         assert row["base"].startswith(A100)
         assert row["against"].startswith(A40)
-        assert row["low"] < 0.56 < row["high"]
-        assert row["verdict"] == "slower, within-run only"
+        assert row["ratio"] == pytest.approx(0.56, rel=0.01)
+        assert row["word"] == "different"
         assert "gpu" in row["of"]
 
 
@@ -97,112 +94,25 @@ def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
         for n, rate in enumerate(repeats)
     ]
     (row,) = speedup_rows(read_logs(list(map(str, folders))))
-    assert row["verdict"] == "slower"
+    assert row["word"] == "slower"
     assert row["base"].endswith("(+2 alike)")
     assert row["low"] < 0.56 < row["high"]
 
 
-def test_the_command_prints_the_tables_and_draws_the_samples(
-    grid_of_runs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_command_prints_the_tables(
+    grid_of_runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["runs", "--finetune", *grid_of_runs, "--plot", str(tmp_path / "samples.png")]) == 0
+    assert main(["runs", "--finetune", *grid_of_runs]) == 0
     runs, speedups = capsys.readouterr().out.strip().split("\n\n")
     assert runs.count("NVIDIA") == 4
-    assert speedups.count("slower,") == 2
-    with Image.open(tmp_path / "samples.png") as picture:
-        assert picture.width > 3 * 160
+    assert speedups.count("different") == 2
     assert main(["runs", "--finetune", *grid_of_runs, "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
 
 
-def test_the_command_says_that_nothing_was_fine_tuned(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_that_nothing_was_fine_tuned(tmp_path: Path) -> None:
     run = str(generate_run(tmp_path / "run", SyntheticRun(intervals=20)))
     assert main(["runs", "--finetune", run]) == 1
-    assert main(["runs", "--finetune", run, "--plot", str(tmp_path / "samples.png")]) == 2
-    assert "no samples to draw" in capsys.readouterr().err
-
-
-def test_the_report_has_the_sections_of_fine_tuning(
-    grid_of_runs: list[str], tmp_path: Path
-) -> None:
-    out = tmp_path / "report.html"
-    assert main(["report", *grid_of_runs, "--out", str(out)]) == 0
-    page = out.read_text()
-    for name in ("finetune", "grid", "loss", "speed"):
-        assert f'<section id="{name}">' in page
-    picture = re.search(r'<section id="grid">.*?base64,([^"]*)', page, re.S)
-    assert picture is not None
-    image = Image.open(io.BytesIO(base64.b64decode(picture[1])))
-    # A label, and the steps 0, 500 and 2000; a row for each run.
-    assert image.size == (LABEL + 3 * TILE, HEAD + 4 * TILE)
-
-
-def test_a_cell_without_an_image_stays_empty(grid_of_runs: list[str]) -> None:
-    (grid,) = sample_grids(read_logs(grid_of_runs)).grids
-    assert grid.text == "a thing at sea (noise of seed 42)"
-    assert grid.steps == ((0,), (500,), (2000,))
-    assert [sorted(row.files) for row in grid.rows] == [[0, 500], [0, 2000]] * 2
-    pixels = np.asarray(Image.open(io.BytesIO(render_png([grid]))))
-    first = slice(HEAD + 5, HEAD + TILE - 5)
-    # The run of 500 steps has none of step 2000, though another one on that GPU does.
-    left = LABEL + TILE
-    assert (pixels[first, left + TILE + 5 : left + 2 * TILE - 5] == 255).all()
-    assert not (pixels[first, left + 5 : left + TILE - 5] == 255).any()
-
-
-def test_runs_that_drew_otherwise_or_hold_images_of_others_are_not_shown(
-    grid_of_runs: list[str],
-) -> None:
-    other = RunFolder(Path(grid_of_runs[1]))
-    asked = merge(other.config_tree(), {"sample.seed": 7})
-    other.config_file.write_text(dump_yaml(to_tree(resolve(asked, source="test"))))
-    save_sample(Path(grid_of_runs[2]), 500, run="somebody-elses")
-    found = sample_grids(read_logs(grid_of_runs))
-    assert [row.label.splitlines()[1] for row in found.grids[0].rows] == ["A100-500", "A40-2000"]
-    assert "differs from A100-500 in sample.seed" in found.refusals[0]
-    assert "step-000000500.png was drawn by somebody-elses" in found.refusals[1]
-
-
-def test_a_row_tells_its_seed_and_engine_and_steps_beside_each_other_share_a_column(
-    tmp_path: Path,
-) -> None:
-    names = {"embedded": 0, "aitoolkit": 1}
-    folders = []
-    for engine, late in names.items():
-        folder = tuned(tmp_path / engine, gpu=A40, steps=500, steps_per_s=1, engine=engine)
-        RunFolder(folder).prompt_sample(0, 500).unlink()
-        save_sample(folder, 500 + late)
-        folders.append(str(folder))
-    (grid,) = sample_grids(read_logs(folders)).grids
-    assert grid.steps == ((0,), (500, 501))
-    assert [sorted(row.files) for row in grid.rows] == [[0, 500], [0, 500]]
-    assert [row.label.splitlines()[2:] for row in grid.rows] == [
-        ["seed 0", "aitoolkit engine"], ["seed 0", "embedded engine"],
-    ]  # fmt: skip
-
-
-def test_images_of_another_size_are_not_shown_as_alike(grid_of_runs: list[str]) -> None:
-    for step in (0, 500):
-        Image.new("RGB", (64, 64)).save(RunFolder(Path(grid_of_runs[2])).prompt_sample(0, step))
-    (refusal,) = sample_grids(read_logs(grid_of_runs)).refusals
-    assert "A40-500 is not in the grid" in refusal
-    assert "the size of its images, 64x64 against 32x32" in refusal
-
-
-def test_the_training_image_with_the_prompt_as_its_caption_stands_first(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    Image.new("RGB", (32, 32), "red").save(data / "a.png")
-    (data / "a.txt").write_text("a thing at sea\n")
-    folder = tuned(tmp_path / "run", gpu=A40, steps=500, steps_per_s=1)
-    config = folder / "config.yaml"
-    config.write_text(config.read_text().replace("folder: /d", f"folder: {data}"))
-    (grid,) = sample_grids(read_logs([str(folder)])).grids
-    assert grid.image == data / "a.png"
-    pixels = np.asarray(Image.open(io.BytesIO(render_png([grid]))))
-    assert (pixels[HEAD + 20, LABEL + 20] == (255, 0, 0)).all()
 
 
 def evaluated(folder: Path, gain: float) -> None:
@@ -220,10 +130,12 @@ def test_the_report_leads_with_what_was_learned_and_what_all_runs_share(
         folders.append(str(folder))
     out = tmp_path / "report.html"
     assert main(["report", *folders, "--out", str(out)]) == 0
-    first, second = re.findall(r"<section id.*?</section>", out.read_text(), re.S)[:2]
+    sections = re.findall(
+        r'<section id="(?:finetune|verdicts)".*?</section>', out.read_text(), re.S
+    )
+    first, second = sections
     assert "All: schnell, engine aitoolkit, rank 16, adamw, lr 0.0001, batch 1, sizes" in first
     assert "0.15 ± 0.05" in first
-    assert "Seconds by phase" in first
     assert "<b>150 steps against 300 steps</b>" in second
     assert main(["runs", "--finetune", *folders]) == 0
     assert "0.3 ± 0.05" in capsys.readouterr().out
@@ -288,7 +200,7 @@ def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> 
     (row,) = image_rows(read_logs([str(drawn(tmp_path / "infer"))]))
     assert row["image_s"] == pytest.approx(34.2)
     assert (row["images"], row["first_image_s"], row["load_s"]) == (20, 40, 60)
-    assert row["low"] < 34.2 < row["high"]
+    assert row["low"] <= row["image_s"] <= row["high"]
 
 
 def append(folder: Path, *records: dict[str, Any]) -> None:

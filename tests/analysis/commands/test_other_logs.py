@@ -64,8 +64,8 @@ def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
     (tmp_path / "b").write_bytes(write.kohya(synthetic_log()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[1]
-    assert found["verdict"] == "not compared: bar clock against wall clock"
-    assert "speedup" not in found
+    assert found["why"] == "bar clock against wall clock"
+    assert "ratio" not in found
 
 
 def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
@@ -83,7 +83,7 @@ def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["clock"] for row in found] == ["wall", "wall"]
-    assert found[1]["speedup"] == pytest.approx(1, abs=0.01)
+    assert found[1]["ratio"] == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("stamped", [True, False])
@@ -119,7 +119,7 @@ def test_losses_of_foreign_logs_are_compared(tmp_path, capsys):
     for name, seed in (("a", 0), ("b", 1)):
         (tmp_path / name).write_bytes(write.dit(synthetic_log(seed=seed)))
     assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["pairs"][0]["verdict"] == "same loss"
+    assert json.loads(capsys.readouterr().out)["pairs"][0]["word"] == "same"
 
 
 @pytest.mark.parametrize("data", [b"", bytes(1000), bytes(range(256)) * 50, b"# notes\n"])
@@ -142,4 +142,4 @@ def test_a_log_that_tells_no_time_is_not_compared_and_named(tmp_path, capsys):
     (tmp_path / "b").write_bytes(write.lightning(synthetic_log()))
     assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[1]
-    assert found["verdict"] == "not compared: b records no time"
+    assert found["why"] == "b records no time"

@@ -12,9 +12,11 @@ from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 KEYS = {
-    "run", "clock", "unit", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
-    "speedup", "speedup_low", "speedup_high", "verdict", "data_share",
+    "run", "clock", "counts", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
+    "data_share",
 }  # fmt: skip
+OTHER = {"overrides": ("data.workers=3",)}
+JUDGEMENT = {"word", "ratio", "low", "high", "unit", "n", "comparisons", "verdict"}
 
 
 @pytest.fixture
@@ -34,37 +36,50 @@ def rows(output):
 
 
 def test_json_is_the_documented_contract(speed):
-    base, other = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=8, seed=1)))
-    assert set(base) == KEYS - {"speedup", "speedup_low", "speedup_high"}
-    assert set(other) == KEYS
-    assert base["verdict"] == "baseline"
+    base, other = rows(
+        speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=8, seed=1, **OTHER))
+    )
+    assert set(base) == KEYS
+    assert set(other) == KEYS | JUDGEMENT
     assert base["clock"] == "train"
     assert base["images_per_s"] == pytest.approx(256, rel=0.01)
 
 
-def test_a_planted_speedup_lies_in_its_interval(speed):
-    found = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=1)))[1]
-    assert found["speedup_low"] <= 1.93 <= found["speedup_high"]
-    assert found["verdict"] == "faster, within-run only"
+def test_two_single_runs_are_compared_step_by_step_and_the_verdict_is_on_them_alone(speed):
+    found = rows(
+        speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=1, **OTHER))
+    )[1]
+    assert found["low"] <= 1.93 <= found["high"]
+    assert (found["word"], found["unit"]) == ("different", "step")
+    assert found["verdict"] == (
+        "b is 1.93x as fast as a, 1.92 to 1.94 (these two runs, paired by step)"
+    )
 
 
 def test_equal_runs_are_not_told_apart(speed):
     found = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(seed=3)))[1]
-    assert found["verdict"] == "no detectable difference, within-run only"
+    assert found["word"] == "undetermined"
+    assert "b and a cannot be told apart" in found["verdict"]
+
+
+def test_two_runs_of_one_recipe_are_not_called_different(speed):
+    found = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(seed=3, steps_per_s=4.4)))[1]
+    assert found["word"] == "undetermined"
+    assert "1.10x as fast" in found["verdict"]
+    assert "nothing known differs" in found["verdict"]
 
 
 def test_few_intervals_are_undetermined_but_have_a_rate(speed):
-    base, few = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(intervals=5)))
-    assert few["verdict"] == "undetermined"
+    _, few = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(intervals=5)))
+    assert few["word"] == "undetermined"
     assert few["steps_per_s"] == pytest.approx(4, rel=0.05)
-    assert "speedup_low" not in few
-    assert base["verdict"] == "baseline"
+    assert "low" not in few
 
 
 def test_a_larger_batch_is_compared_by_images(speed):
     large = SyntheticRun(global_batch=128, seed=1)
     found = rows(speed("--json", a=SyntheticRun(), b=large))[1]
-    assert found["speedup"] == pytest.approx(2, rel=0.02)
+    assert found["ratio"] == pytest.approx(2, rel=0.02)
 
 
 def test_the_share_of_steps_that_waited_for_the_host_is_shown_where_it_is_known(tmp_path, capsys):
@@ -80,7 +95,7 @@ def test_the_share_of_steps_that_waited_for_the_host_is_shown_where_it_is_known(
 
 
 def test_the_table_shows_the_speedup_with_its_interval(speed):
-    output = speed(a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=0))
+    output = speed(a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=1, **OTHER))
     assert re.search(r"1\.93x \[1\.92, 1\.94\]", output.out)
     assert "time by purpose" in output.out
 
@@ -95,25 +110,25 @@ def test_runs_are_compared_by_what_auto_came_to(tmp_path, capsys):
     assert main(["speed", *folders]) == 0
     output = capsys.readouterr().out
     for name in "bc":
-        assert f"{name} against a: speedup of train.compile: false -> true" in output
+        assert f"{name} against a: the effect of train.compile: false -> true" in output
 
 
 def test_one_difference_gives_a_speedup_of_it(speed):
     output = speed(a=SyntheticRun(), b=SyntheticRun(overrides=("train.compile=true",), seed=1))
-    assert "b against a: speedup of train.compile: false -> true" in output.out
+    assert "b against a: the effect of train.compile: false -> true" in output.out
 
 
 def test_two_differences_are_refused_the_words(speed):
     output = speed(
         a=SyntheticRun(), b=SyntheticRun(overrides=("train.compile=true",), gpu="NVIDIA A100")
     )
-    assert "2 things differ (train.compile, gpu): not the speedup of any one of them" in output.out
-    assert "speedup of train.compile" not in output.out
+    assert "2 things differ (train.compile, gpu): not the effect of any one of them" in output.out
+    assert "the effect of train.compile" not in output.out
 
 
 def test_what_was_asked_of_the_cluster_is_listed_but_no_cause(speed):
     output = speed(a=SyntheticRun(), b=SyntheticRun(overrides=("resources.hours=9.0",), ranks=2))
-    assert "speedup of ranks: 1 -> 2" in output.out
+    assert "the effect of ranks: 1 -> 2" in output.out
     assert "resources.hours" in output.out
 
 
@@ -122,8 +137,8 @@ def test_repeats_are_pooled_into_arms_when_asked(speed):
     fast = {f"b{i}": SyntheticRun(seed=i, steps_per_s=5, gpu="NVIDIA A100") for i in range(3)}
     found = rows(speed("--json", "--arms", **slow, **fast))
     assert [row["run"] for row in found] == ["a0 (+2 alike)", "b0 (+2 alike)"]
-    assert found[1]["verdict"] == "faster"
-    assert found[1]["speedup_low"] <= 1.25 <= found[1]["speedup_high"]
+    assert (found[1]["word"], found[1]["unit"], found[1]["n"]) == ("faster", "seed", 3)
+    assert found[1]["low"] <= 1.25 <= found[1]["high"]
 
 
 def test_without_arms_repeats_stand_alone_and_a_remark_says_so(speed):
@@ -139,8 +154,8 @@ def test_csv_holds_the_same_rows(speed):
     found = list(csv.DictReader(io.StringIO(output.out)))
     assert [row["run"] for row in found] == ["a", "b"]
     units = {"units_per_s", "units_per_s_low", "units_per_s_high"}
-    assert set(found[0]) == KEYS | units | {"mfu", "hfu", "mfu_naive_6n", "host_bound"} | {
-        "rounds", "narrower", "gpu_busy", "power_w",
+    assert set(found[0]) == KEYS | JUDGEMENT | units | {
+        "why", "mfu", "hfu", "mfu_naive_6n", "host_bound", "gpu_busy", "power_w",
     }  # fmt: skip
 
 
@@ -150,7 +165,41 @@ def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsy
     (empty / "metrics.jsonl").write_text("")
     assert main(["speed", str(tmp_path / "a"), str(empty), "--json"]) == 0
     output = capsys.readouterr()
-    assert rows(output)[1] == {
-        "run": "b", "clock": "train", "unit": "step", "verdict": "undetermined",
-    }  # fmt: skip
+    row = rows(output)[1]
+    assert (row["word"], row["unit"], row["n"]) == ("undetermined", "none", 0)
+    assert row["why"] == "no time is recorded"
     assert "b: no two steps in one attempt" in output.err
+
+
+def test_runs_that_ran_at_once_on_one_node_are_not_compared(tmp_path, capsys):
+    folders = [
+        str(generate_run(tmp_path / name, SyntheticRun(seed=n))) for n, name in enumerate("ab")
+    ]
+    for name, began in (("a", 100.0), ("b", 150.0)):
+        RunFolder(tmp_path / name).note(1, began=began, ended=began + 80)
+    assert main(["speed", *folders, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)[1]
+    assert found["word"] == "not compared"
+    assert found["why"] == "a and b ran at once on n1"
+    RunFolder(tmp_path / "b").note(1, began=180.0, ended=260.0)
+    assert main(["speed", *folders, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[1]["word"] == "undetermined"
+
+
+def test_runs_on_nodes_of_their_own_say_so_and_are_attributed_to_nothing(tmp_path, capsys):
+    folders = [
+        str(generate_run(tmp_path / name, SyntheticRun(seed=n))) for n, name in enumerate("ab")
+    ]
+    text = (tmp_path / "b" / "manifest.json").read_text()
+    (tmp_path / "b" / "manifest.json").write_text(text.replace('"n1"', '"n2"'))
+    assert main(["speed", *folders]) == 0
+    output = capsys.readouterr().out
+    assert "nodes differ)" in output
+    assert "not the effect of any one of them" in output
+
+
+def test_pauses_that_no_log_declares_count_and_are_told(speed):
+    slow = SyntheticRun(outliers=0.1, outliers_slower=(3.0, 3.001), intervals=300)
+    output = speed("--json", a=slow)
+    assert rows(output)[0]["steps_per_s"] == pytest.approx(4 / 1.2, rel=0.1)
+    assert "of the time in steps over 2x the median" in output.err

@@ -1,4 +1,4 @@
-"""Loss curves of repeats are compared by the scatter between their seeds."""
+"""Losses are compared at the end of a run, over seeds if there are enough of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,73 +6,127 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.measure.loss import CurvePair, pair_curves, pooled_verdict, same_quantity
+from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_to_target import group_runs, parse_target
 from analysis.read.run_log import RunLog
+from analysis.stats.contrast import Contrast
+from analysis.stats.judge import judge
 from configs.errors import Unreadable
 from tests.analysis.foreign_logs import log_of
 
+Arms = tuple[list[RunLog], list[RunLog]]
 
-def pairs(ratios: Sequence[float], *, seed: int = 0) -> list[CurvePair]:
-    """Two noisy curves for each seed, the second `ratio` times the first."""
-    rng, found = np.random.default_rng(seed), []
-    for ratio in ratios:
-        curve = 2 / np.sqrt(np.arange(1, 201))
-        a, b = (log_of({"loss": curve * np.exp(rng.normal(0, 0.05, 200))}) for _ in range(2))
-        b.values["loss"][:] *= ratio
-        found.append(pair_curves(a, b))
+
+def arms(ratios: Sequence[float], *, noise: float = 0.05, seed: int = 0) -> Arms:
+    """Return two arms with a noisy curve for each seed, the second `ratio` times the first."""
+    rng = np.random.default_rng(seed)
+    curve = 2 / np.sqrt(np.arange(1, 201))
+    found: Arms = ([], [])
+    for number, ratio in enumerate(ratios):
+        for arm, scale in zip(found, (1.0, ratio), strict=True):
+            log = log_of({"loss": scale * curve * np.exp(rng.normal(0, noise, 200))})
+            arm.append(replace(log, config={"seed": number}))
     return found
 
 
-def test_losses_that_differ_by_more_than_their_seeds_do_are_different() -> None:
-    assert pooled_verdict(pairs([0.56, 0.57, 0.55]), margin=0.01) == "different"
-    assert pooled_verdict(pairs([1.08, 1.09, 1.10]), margin=0.01) == "different"
+def word(found: Contrast, *, margin: float = 0.01) -> str:
+    [[verdict]] = judge(([found], Compared(margin=margin).quantity))
+    return verdict.word
+
+
+def of(pair: Arms, *, margin: float = 0.01) -> str:
+    return word(loss_contrast(*pair, Compared(margin=margin)), margin=margin)
+
+
+def test_losses_that_differ_by_more_than_their_seeds_do_are_better_or_worse() -> None:
+    assert of(arms([0.56, 0.57, 0.55])) == "better"
+    assert of(arms([1.08, 1.09, 1.10])) == "worse"
 
 
 def test_losses_that_differ_as_their_seeds_do_are_undetermined() -> None:
-    assert pooled_verdict(pairs([0.95, 1.06, 1.01]), margin=0.01) == "undetermined"
+    assert of(arms([0.95, 1.06, 1.01])) == "undetermined"
 
 
 def test_equal_losses_are_the_same() -> None:
-    assert pooled_verdict(pairs([1.0] * 5), margin=0.02) == "same loss"
+    assert of(arms([1.0] * 5, noise=0.01)) == "same"
 
 
 def test_two_seeds_say_nothing_of_their_scatter() -> None:
-    assert pooled_verdict(pairs([0.5, 0.5]), margin=0.01) is None
+    assert of(arms([0.5, 0.5])) == "undetermined"
 
 
-def test_one_in_twenty_of_equal_arms_is_called_different() -> None:
+def test_one_in_twenty_of_equal_arms_is_called_better_or_worse() -> None:
     rng = np.random.default_rng(5)
     words = [
-        pooled_verdict(pairs(np.exp(rng.normal(0, 0.03, 4)).tolist(), seed=n), margin=0.001)
-        for n in range(300)
+        of(arms(np.exp(rng.normal(0, 0.03, 4)).tolist(), seed=n), margin=0.001) for n in range(300)
     ]
-    assert words.count("different") / len(words) == pytest.approx(0.05, abs=0.035)
+    assert (words.count("better") + words.count("worse")) / 300 <= 0.085
+
+
+def curves(effect: np.ndarray, *, seed: int = 0, average: float = 0.0) -> Arms:
+    """Return two single runs, the second's losses times `effect`; `average` logs an EMA."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for scale in (np.ones(200), effect):
+        loss = scale * (0.5 + 1 / np.sqrt(np.arange(1, 201))) * np.exp(rng.normal(0, 0.02, 200))
+        for place in range(1, 200 if average else 0):
+            loss[place] = average * loss[place - 1] + (1 - average) * loss[place]
+        found.append([log_of({"loss": loss})])
+    return found[0], found[1]
+
+
+def test_curves_that_cross_are_not_the_same_though_their_means_are() -> None:
+    effect = np.where(np.arange(200) < 100, 0.9, 1.1)
+    words = [of(curves(effect, seed=n)) for n in range(20)]
+    assert words.count("different") >= 18
+
+
+def test_curves_that_agree_at_the_end_only_are_not_the_same() -> None:
+    effect = np.where(np.arange(200) < 100, 0.9, 1.0)
+    assert "same" not in [of(curves(effect, seed=n)) for n in range(20)]
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_two_runs_whose_seeds_differ_by_two_percent_are_rarely_called_different(
+    average: float,
+) -> None:
+    rng = np.random.default_rng(0)
+    words = [
+        of(curves(np.full(200, np.exp(0.028 * rng.standard_normal())), seed=n, average=average))
+        for n in range(200)
+    ]
+    assert words.count("different") / 200 <= 0.06
 
 
 def on(source: str, vae: str | None) -> RunLog:
     log = log_of({"loss": np.linspace(2, 1, 50)}, facts={"vae_sha256": vae} if vae else None)
-    return replace(log, config={"data.source": source})
+    return replace(log, config={"kind": "pretrain", "data.source": source})
 
 
 @pytest.mark.parametrize("other", [("latents", "b"), ("folder", None)], ids=str)
 def test_losses_of_other_latents_are_not_compared(other: tuple[str, str | None]) -> None:
-    with pytest.raises(Unreadable, match="compare their images"):
-        pair_curves(on("latents", "a"), on(*other))
-    with pytest.raises(Unreadable, match="loss is of other latents"):
+    found = loss_contrast([on("latents", "a")], [on(*other)], Compared())
+    assert word(found) == "not compared"
+    with pytest.raises(Unreadable, match=r"latents of another VAE|other images"):
         group_runs([on("latents", "a"), on(*other)], parse_target("loss<=1.5"))
     # Those of the same VAE are, and of an older run that does not name its VAE.
     for same in ("a", None):
-        assert pair_curves(on("latents", "a"), on("latents", same)).ratio == 1
+        found = loss_contrast([on("latents", "a")], [on("latents", same)], Compared())
+        assert word(found) == "same"
 
 
-def test_training_losses_of_other_terms_are_not_compared_but_validation_losses_are() -> None:
+def test_training_losses_of_another_objective_are_not_compared() -> None:
     log = log_of({"loss": np.linspace(2, 1, 50)})
-    plain, extra = (
-        replace(log, config={"data.source": "digits", "objective.extra.dispersive": weight})
-        for weight in (0.0, 0.25)
+    plain, extra, other = (
+        replace(log, config={"kind": "pretrain"} | keys)
+        for keys in (
+            {"objective.extra.dispersive": 0.0},
+            {"objective.extra.dispersive": 0.25},
+            {"objective.prediction": "v"},
+        )
     )
-    with pytest.raises(Unreadable, match="compare validation_loss"):
-        pair_curves(plain, extra)
-    assert pair_curves(extra, extra).ratio == 1
-    assert same_quantity(plain, extra, "validation_loss")
+    assert "another objective" in (why_unlike(plain, extra, "loss") or "")
+    assert why_unlike(plain, extra, "validation_loss") is None
+    assert "another objective" in (why_unlike(plain, other, "validation_loss") or "")
+    assert word(loss_contrast([extra], [extra], Compared())) == "same"

@@ -1,16 +1,21 @@
 """Speedups of logs whose clocks have a grid, whose rates are rounded, or whose batches differ."""
 
+import math
+
 import numpy as np
 import pytest
 
-from analysis.measure.speed import Arm, measure_rate, speedup, verdict
-from analysis.measure.speed_table import speedup_text
+from analysis.measure.speed import SPEED, Arm, measure_rate, speed_contrast
+from analysis.stats.judge import judge
+from analysis.verdict import ratio_text
 from tests.analysis.foreign_logs import log_of
 
 
 def compared(a, b, clock):
+    """Return the verdict on b against a, each a single run."""
     arms = [Arm(runs=(measure_rate(log, clock=clock),)) for log in (a, b)]
-    return speedup(*arms), verdict(*arms, speedup(*arms))
+    [[found]] = judge(([speed_contrast(*arms)], SPEED))
+    return found
 
 
 def clock_log(step_s, *, grid, noise=0.0, count=400, seed=0):
@@ -50,17 +55,44 @@ def test_logs_that_name_different_batches_are_compared_in_images():
         {"elapsed_s": 1.0 * rng.uniform(0.99, 1.01, 300).cumsum()}, facts={"global_batch_size": 80}
     )
     small = log_of({"elapsed_s": small.values["elapsed_s"], "batch": np.full(300, 4.0)})
-    ratio, word = compared(small, large, "wall")
-    assert ratio.value == pytest.approx(2.0, rel=0.02)
-    assert word.startswith("faster")
+    found = compared(small, large, "wall")
+    assert found.ratio.value == pytest.approx(2.0, rel=0.02)
+    assert found.word == "different"
 
 
 def test_samples_are_not_compared_with_steps():
     rng = np.random.default_rng(1)
     values = {"elapsed_s": rng.uniform(0.99, 1.01, 300).cumsum()}
-    ratio, word = compared(log_of(values), log_of(values, axis="sample"), "wall")
-    assert ratio is None
-    assert word == "not compared: samples against steps"
+    found = compared(log_of(values), log_of(values, axis="sample"), "wall")
+    assert (found.word, found.ratio) == ("not compared", None)
+    assert found.why == "samples against steps"
+
+
+def test_two_logs_of_the_same_steps_are_paired_by_step_and_what_they_share_cancels():
+    """As two GPUs with a record each 100 steps and samples each 250."""
+    rng, n = np.random.default_rng(2), 20
+    pause = (np.arange(n) % 5 == 2) | (np.arange(n) % 5 == 4)
+    shared = 1 + 0.3 * pause
+    logs = [
+        log_of({"elapsed_s": scale * (shared * (1 + 0.004 * rng.standard_normal(n))).cumsum()})
+        for scale in (183.3, 100.0)
+    ]
+    found = compared(*logs, "wall")
+    assert (found.word, found.unit) == ("different", "step")
+    assert found.ratio.value == pytest.approx(1.833, rel=0.005)
+    assert found.ratio.high / found.ratio.low < 1.02
+    apart = [measure_rate(log, clock="wall").seconds for log in logs]
+    assert math.hypot(*(one.error / one.value for one in apart)) > 0.03
+
+
+def test_a_run_that_slows_down_for_good_is_compared_by_what_it_did_and_says_so():
+    rng = np.random.default_rng(3)
+    a, b = (0.1 * (1 + 0.01 * rng.standard_normal(200)) for _ in "ab")
+    b[140:] *= 1.2
+    found = compared(*(log_of({"elapsed_s": one.cumsum()}) for one in (a, b)), "wall")
+    assert found.ratio.low < 1 / 1.06 < found.ratio.high
+    assert found.word == "different"
+    assert "slower from step" in found.remarks[0]
 
 
 @pytest.mark.parametrize(
@@ -74,5 +106,4 @@ def test_samples_are_not_compared_with_steps():
     ],
 )
 def test_a_speedup_has_digits_until_its_interval_has_a_width_beside_one(estimate, text):
-    names = ("speedup", "speedup_low", "speedup_high")
-    assert speedup_text(dict(zip(names, estimate, strict=True))) == text
+    assert ratio_text(*estimate) == text

@@ -54,7 +54,7 @@ def test_facts_that_a_log_lacks_are_set_or_read_from_its_path(tmp_path, capsys):
     assert code == 0
     [curve] = found["curves"]
     assert [point["ranks"] for point in curve["points"]] == [1, 2, 4]
-    assert curve["points"][2]["speedup"] == pytest.approx(4**0.9, rel=0.02)
+    assert curve["points"][2]["ratio"] == pytest.approx(4**0.9, rel=0.02)
     assert curve["points"][0]["images_per_s"] == pytest.approx(128, rel=0.02)
 
 

@@ -25,7 +25,6 @@ def test_a_missing_path_is_misuse(command, tmp_path, capsys):
         "target": ["--target", "loss<=1"],
         "target --critical-batch": ["--target", "loss<=1"],
         "archive": ["--out", str(tmp_path / "x.tar.xz")],
-        "report --site": ["--out", str(tmp_path / "site")],
         "export --figure": ["--out", str(tmp_path / "x.pdf")],
         "export": ["--to", "csv", "--out", str(tmp_path / "x.csv")],
     }

@@ -89,12 +89,12 @@ def test_settled_cells_are_skipped_and_the_first_runs_on_for_the_others(tmp_path
             planted.run(cell, n, rate=rate * np.exp(noise[place, n]))
         code, rows, remarks = decide(planted.study, capsys, "--skip")
         if n < 2:
-            assert rows["b0", "rate"]["verdict"] == "undecided"
+            assert rows["b0", "rate"]["why"] == "undecided"
             assert "skipped: b" not in remarks
     assert code == 1
-    assert rows["b0", "rate"]["verdict"] == "faster"
-    assert 1.9 < rows["b0", "rate"]["ratio_low"] < 2 < rows["b0", "rate"]["ratio_high"] < 2.1
-    assert rows["c0", "rate"]["verdict"] == "undecided"
+    assert rows["b0", "rate"]["word"] == "faster"
+    assert 1.8 < rows["b0", "rate"]["low"] < 2 < rows["b0", "rate"]["high"] < 2.2
+    assert rows["c0", "rate"]["why"] == "undecided"
     assert rows["c0", "rate"]["needed"] > 4
     states = planted.states()
     assert [states[f"b{n}"] for n in range(REPEATS)] == ["done"] * 4 + ["skipped"] * 2
@@ -112,14 +112,14 @@ def test_losses_by_seed_must_be_settled_too(tmp_path, capsys):
         planted.run("a", n, rate=2.0 * 1.001**n)
         planted.run("b", n, rate=4.0, loss=loss[n])
     _, rows, _ = decide(planted.study, capsys, "--skip")
-    assert rows["b0", "rate"]["verdict"] == "faster"
-    assert rows["b0", "loss"]["verdict"] == "undecided"
+    assert rows["b0", "rate"]["word"] == "faster"
+    assert rows["b0", "loss"]["why"] == "undecided"
     assert planted.states()["b5"] == "queued"
     for n in range(3):
         planted.run("b", n, rate=4.0, loss=0.5 + n / 1000)
     code, rows, _ = decide(planted.study, capsys, "--skip")
     assert code == 0
-    assert rows["b0", "loss"]["verdict"] == "lower loss"
+    assert rows["b0", "loss"]["word"] == "better"
     assert {planted.states()[name] for name in ("a3", "b3", "a5", "b5")} == {"skipped"}
 
 
@@ -129,7 +129,7 @@ def test_a_repeat_that_still_runs_holds_up_those_behind_it(tmp_path, capsys):
         planted.run("a", n, rate=2.0 * 1.001**n)
         planted.run("b", n, rate=4.0)
     _, rows, _ = decide(planted.study, capsys, "--skip")
-    assert rows["b0", "rate"]["repeats"] == 2
+    assert rows["b0", "rate"]["n"] == 2
     assert planted.states()["b2"] == "queued"
 
 
@@ -140,7 +140,7 @@ def test_a_cell_that_all_repeats_could_not_settle_is_out_of_reach(tmp_path, caps
         planted.run("b", n, rate=2.0 * np.exp(noise))
     code, rows, _ = decide(planted.study, capsys, "--skip")
     assert code == 0
-    assert rows["b0", "rate"]["verdict"] == "out of reach"
+    assert rows["b0", "rate"]["why"].startswith("out of reach")
     assert "needed" not in rows["b0", "rate"]
     assert planted.states()["b5"] == "skipped"
 
@@ -168,7 +168,7 @@ def test_a_running_repeat_of_a_settled_cell_is_asked_to_stop(tmp_path, capsys):
     (running / "attempts" / "001").mkdir(parents=True)
     for _ in range(2):
         _, rows, remarks = decide(planted.study, capsys, "--skip")
-        assert rows["b0", "rate"]["verdict"] == "faster"
+        assert rows["b0", "rate"]["word"] == "faster"
         assert RunFolder(running).stop_file.exists()
     # The second look finds the request of the first.
     assert "stopped:" not in remarks

@@ -5,7 +5,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.read.find import read_logs
-from analysis.stats.intervals import repeats_ratio
+from analysis.stats.contrast import welch
 from analysis.study.power import _repeats, power_text
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
@@ -18,8 +18,8 @@ def test_as_many_repeats_show_the_difference_in_four_of_five_studies():
     shown = 0
     for _ in range(1000):
         fast, slow = np.exp(0.03 * rng.standard_normal((2, needed)) + np.log([[1.03], [1]]))
-        found = repeats_ratio(fast, slow)
-        shown += found.low > 1
+        found = welch(np.log(slow), np.log(fast))
+        shown += found.value > 0 and found.p_value() < 0.05
     assert shown / 1000 == pytest.approx(0.8, abs=0.06)
 
 

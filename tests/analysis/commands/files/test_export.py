@@ -199,13 +199,28 @@ def test_following_ends_with_the_last_run(logs, monkeypatch):
         (["--to", "csv"], "--to csv needs --out"),
         (["--to", "wandb", "--out", "x"], "--to wandb takes no --out"),
         (["--to", "wandb"], "first: pip install wandb"),
+        (["--to", "parquet", "--out", "x"], "first: pip install pyarrow"),
     ],
 )
 def test_what_is_missing_is_one_line(flags, why, logs, monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "wandb", None)
+    for package in ("wandb", "pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, package, None)
     assert main(["export", str(logs), *flags]) == 2
     err = capsys.readouterr().err
     assert why in err
+    assert err.count("\n") == 1
+
+
+def test_a_refusal_of_wandb_is_one_line_with_a_way_on(logs, monkeypatch, capsys):
+    wandb = pytest.importorskip("wandb", reason="pip install wandb")
+
+    def refuse(**_: object) -> None:
+        raise wandb.errors.UsageError("No API key configured.\nUse `wandb login`")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    assert main(["export", str(logs), "--to", "wandb"]) == 2
+    err = capsys.readouterr().err
+    assert "wandb: No API key configured. Use `wandb login`; or keep it here" in err
     assert err.count("\n") == 1
 
 

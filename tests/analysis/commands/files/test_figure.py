@@ -98,7 +98,7 @@ def test_speedups_and_their_intervals_stand_beside_the_dots(figure, tmp_path, ca
         )  # fmt: skip
         code, _, caption, _ = figure("cells", logs)
     assert code == 0
-    assert drawn[1][:2] == (row["speedup_low"], row["speedup_high"])
+    assert drawn[1][:2] == (row["low"], row["high"])
     assert "intervals between runs; n = 3 runs each." in caption
 
 
@@ -173,7 +173,7 @@ def test_what_cannot_be_drawn_is_refused_in_one_line(figure, tmp_path):
         ("cells", MEASURED / "c-1-small.tar.xz", "no training has begun in it"),
         ("scaling", logs, "no two runs differ in the number of ranks only"),
         ("noise", logs, "recorded no gradient noise"),
-        ("loss", MEASURED / "recipes-small.tar.xz", "their loss is of other terms"),
+        ("loss", MEASURED / "recipes-small.tar.xz", "their loss is of another objective"),
     ):
         code, pdf, _, err = figure(kind, source)
         assert code == 2
@@ -187,4 +187,4 @@ def test_a_bad_file_or_width_names_what_is_expected(flags, capsys):
     with pytest.raises(SystemExit):
         main(["export", "--figure", "cells", "logs", "--out", *flags.split()])
     err = capsys.readouterr().err
-    assert "neither in .pdf nor in .svg" in err or "2 to 20 inches: 3.3in, 84mm" in err
+    assert "neither in .pdf nor in .svg" in err or "2 to 20 inches, such as 3.3in or 84mm" in err

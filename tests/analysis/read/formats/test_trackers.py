@@ -169,7 +169,7 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
         assert main([*question, str(run), str(tmp_path / "mlflow.db")]) in (0, 1)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
-    assert main(["report", "--site", str(tmp_path), "--out", str(tmp_path / "out" / "site")]) == 0
+    assert main(["report", str(tmp_path), "--folder", str(tmp_path / "out" / "pages")]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", run.name, "out"]
 
 
@@ -183,7 +183,7 @@ def test_the_runs_of_a_database_are_told_apart_and_compared(tmp_path, capsys):
     assert logs[0].column("loss") == pytest.approx(runs[0][2].loss)
     assert measure_rate(logs[1], clock="wall").steps_per_s.value == pytest.approx(2, rel=0.01)
     assert main(["speed", str(tmp_path / "mlflow.db")]) == 0
-    assert "b-10000000 against a: speedup of lr: 0.1 -> 0.2" in capsys.readouterr().out
+    assert "b-10000000 against a: the effect of lr: 0.1 -> 0.2" in capsys.readouterr().out
     out = tmp_path / "runs.csv"
     assert main(["export", str(tmp_path / "mlflow.db"), "--to", "csv", "--out", str(out)]) == 0
     assert out.read_text().count("\n") == 901

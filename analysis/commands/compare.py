@@ -1,0 +1,58 @@
+"""`compare`: speed, loss and quality of runs or arms against the first, one verdict each."""
+
+import argparse
+
+from analysis.commands import share
+from analysis.measure.loss import MARGIN
+from analysis.read.find import read_logs
+from analysis.study.cells import started_runs
+from analysis.study.compare import arms_of, comparison_rows, differences_of
+from analysis.table import put, put_more, remark
+from analysis.verdict import ratio_text
+from configs.errors import Unreadable
+from configs.terminal import printable
+
+EXAMPLE = "ditbench compare logs/one-rank logs/two-ranks"
+# Of more arms the sentences would hide the table.
+MOST_ARMS = 6
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """Add the axis and the margin of losses."""
+    parser.add_argument(
+        "--by", choices=("step", "images"), help="align losses on this (default: images if known)"
+    )
+    parser.add_argument(
+        "--margin", type=share, default=MARGIN, help="of the same loss (default: 0.01)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a row per arm and quantity, a sentence for each, and what differs."""
+    logs = started_runs(read_logs(args.paths))
+    if len(logs) < 2:
+        raise Unreadable(f"{args.paths[0]}: {len(logs)} run that began; compare takes two or more")
+    arms = arms_of(logs)
+    has_images = all((log.column("images") > 0).any() for log in logs)
+    by = args.by or ("images" if has_images else "step")
+    rows, differ = comparison_rows(arms, by=by, margin=args.margin), differences_of(arms)
+    if args.json or args.csv:
+        put(rows, args, json={"comparisons": rows, "differences": differ})
+    else:
+        shown = [
+            {name: row[name] for name in ("run", "quantity")}
+            | {"ratio": ratio_text(row["ratio"], row["low"], row["high"]), "verdict": row["word"]}
+            for row in rows
+        ]
+        put(shown, args)
+        if len(arms) <= MOST_ARMS:
+            lines = (f"{row['verdict']}. {_cause(row['differs'])}" for row in rows)
+            print("\n" + "\n".join(map(printable, lines)))
+        put_more(differ, args, title=f"what differs from {arms[0].name}:")
+    args.rows = rows
+    remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
+    return 0
+
+
+def _cause(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

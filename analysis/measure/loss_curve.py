@@ -1,0 +1,110 @@
+"""Loss curves of runs over an axis, and what makes two of them different quantities."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.measure.differences import differences
+from analysis.read.machine import ranks
+from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Floats
+from configs.errors import Unreadable
+from runs.records import starts
+
+AXES = {
+    "step": "optimizer steps",
+    "images": "images seen",
+    "train_s": "seconds of training steps",
+    "wall": "seconds since the first start",
+    "gpu_hours": "hours of training steps times ranks",
+}
+# Kinds of runs without a training to compare.
+NO_TRAINING = ("encode", "gns", "infer", "sample")
+# Keys of the objective that change how a step is drawn, not what a validation loss measures.
+_OF_STEPS = ("sampler", "strata", "bin_shares", "label_dropout", "extra.")
+# Keys of the data that augment or repair images and leave the set as it is.
+_SAME_IMAGES = ("data.flip", "data.skip_bad")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossCurve:
+    """The loss, or evaluation `of`, of a run [n] over an ascending axis `x` [n], with steps [n]."""
+
+    log: RunLog
+    x: Floats
+    loss: Floats
+    step: Floats
+    of: str = "loss"
+
+
+def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
+    """Return a run's training loss over an axis, or its evaluation `of`, or raise `Unreadable`."""
+    if of != "loss":
+        return _evaluated(log, by, of)
+    x = axis_values(log, by)
+    loss = log.column("loss")
+    kept = ~np.isnan(x) & ~np.isnan(loss)
+    if not kept.any():
+        missing = "loss" if np.isnan(loss).all() else f"{by} beside its loss"
+        raise Unreadable(f"{log.path}: records no {missing}")
+    order = np.flatnonzero(kept)
+    order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
+    return LossCurve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
+
+
+def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
+    """Return an evaluation's curve; after a resume the newest value of a step counts."""
+    latest = {
+        int(e["step"]): e
+        for e in log.evaluations
+        if all(type(e.get(key)) in (int, float) for key in (of, "step"))
+    }
+    if not latest:
+        known = sorted({name for record in log.evaluations for name in record})
+        raise Unreadable(f"{log.path}: evaluates no {of}; it has {', '.join(known) or 'none'}")
+    # Evaluations take their place on the axis from the training record of the same step.
+    axis = dict(zip(log.step.tolist(), axis_values(log, by).tolist(), strict=True))
+    step = np.array(sorted(latest), dtype=float)
+    x = np.array([axis.get(int(at), np.nan) for at in step]) if by != "step" else step
+    loss = np.array([latest[int(at)][of] for at in step], dtype=float)
+    kept = ~np.isnan(x)
+    if not kept.any():
+        raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
+    return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept], of=of)
+
+
+def axis_values(log: RunLog, by: str) -> Floats:
+    """Return the values [n] of one of `AXES` at the rows of a log, NaN if they are unknown."""
+    if by == "step":
+        return log.step.astype(float)
+    if by == "wall":
+        begun = [event["time"] for event in starts(log.events)]
+        return log.column("time") - (min(begun) if begun else np.nan)
+    if by == "gpu_hours":
+        return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
+    return log.column(by)
+
+
+def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
+    """Return why `of` is another quantity in two runs, None if it is comparable.
+
+    Losses of other objectives, other images, or latents of another VAE are not comparable. The
+    terms that training adds to its loss are not in an evaluation.
+    """
+    if "loss" not in of:
+        return None
+    vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
+    if None not in vaes and vaes[0] != vaes[1]:
+        return f"their {of} is of latents of another VAE"
+    for item in differences(a, b):
+        if "loss" not in item.affects or item.source != "config":
+            continue
+        if item.name.startswith("data.") and item.name not in _SAME_IMAGES:
+            return f"their {of} is of other images ({item})"
+        is_term = item.name == "repa.weight" or item.name.startswith("objective.")
+        is_of_step = item.name == "repa.weight" or item.name.removeprefix("objective.").startswith(
+            _OF_STEPS
+        )
+        if is_term and not (is_of_step and of != "loss"):
+            return f"their {of} is of another objective ({item})"
+    return None

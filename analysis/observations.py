@@ -1,0 +1,78 @@
+"""What a comparison asks of runs beside their records: seed, nodes, times, and repeats."""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any, Literal, TypeVar
+
+from analysis.measure.differences import causes, differences
+from analysis.read.machine import placement
+from analysis.read.run_log import RunLog
+
+Item = TypeVar("Item")
+
+
+def seed_of(log: RunLog) -> Any:
+    """Return the seed of a run, None if it is not known."""
+    return (log.config or {}).get("seed")
+
+
+def nodes_of(log: RunLog) -> frozenset[str]:
+    """Return the nodes of a run's last attempt, none if they are not known."""
+    return frozenset(str(place["node"]) for place in placement(log.facts) if place.get("node"))
+
+
+def overlap(logs: Sequence[RunLog]) -> str | None:
+    """Return which two runs shared a node at the same time, by their manifests; None if none did.
+
+    Such runs took time from each other, so that their rates are not their own.
+    """
+    for a, b in combinations(logs, 2):
+        shared = nodes_of(a) & nodes_of(b)
+        if a is not b and shared and _at_once(a, b):
+            return f"{a.name} and {b.name} ran at once on {min(shared)}"
+    return None
+
+
+def _at_once(a: RunLog, b: RunLog) -> bool:
+    spans = [
+        [(began, ended) for began, ended in log.allocated.values() if ended is not None]
+        for log in (a, b)
+    ]
+    return any(
+        max(x[0], y[0]) < min(x[1] or x[0], y[1] or y[0]) for x in spans[0] for y in spans[1]
+    )
+
+
+def is_repeat(a: RunLog, b: RunLog) -> bool:
+    """Whether two runs differ only in seed and in keys that affect nothing."""
+    if a.config is None or b.config is None:
+        return False
+    return all(item.name == "seed" or not item.affects for item in differences(a, b))
+
+
+def group_alike(items: Sequence[Item], are_alike: Callable[[Item, Item], bool]) -> list[list[Item]]:
+    """Group items with the first that each is alike, in the order of first items."""
+    groups: list[list[Item]] = []
+    for item in items:
+        group = next((group for group in groups if are_alike(group[0], item)), None)
+        if group is None:
+            groups.append(group := [])
+        group.append(item)
+    return groups
+
+
+def attributed(a: RunLog, b: RunLog, *, of: Literal["clock", "loss"]) -> str:
+    """Return a phrase that attributes a ratio of the speed or the loss of two runs."""
+    if a.config is None or b.config is None:
+        return "configs unknown: the ratio cannot be attributed"
+    found = [item for item in causes(differences(a, b), of=of) if item.name != "seed"]
+    is_apart = bool(nodes_of(a) and nodes_of(b)) and not nodes_of(a) & nodes_of(b)
+    if of == "clock" and is_apart:
+        names = ", ".join(["nodes", *(item.name for item in found)])
+        return f"nodes differ, too ({names}): not the effect of any one of them"
+    if not found:
+        return f"nothing known to affect the {of} differs"
+    if len(found) == 1:
+        return f"the effect of {found[0]}"
+    names = ", ".join(item.name for item in found)
+    return f"{len(found)} things differ ({names}): not the effect of any one of them"

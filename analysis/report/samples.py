@@ -1,0 +1,259 @@
+"""The samples of runs as grids of small images: a row per run, a column per step.
+
+The images of one grid have the prompt, the noise and the sampler in common, so they differ by the
+weights alone. A prompt that is the caption of a training image has that image as its first column.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from analysis.measure.differences import yaml_text
+from analysis.measure.finetune import device, planned_steps
+from analysis.read.run_log import RunLog
+from analysis.report.html import aside, section, text
+from configs.checks.captions import fill_trigger, read_text
+from configs.disk import IMAGE_SUFFIXES
+from configs.errors import ConfigError
+from configs.files import open_regular
+from runs.folder import RunFolder
+
+WIDEST, LARGEST_FILE = 360, 1 << 25
+MAX_STEPS, MAX_PROMPTS = 12, 8
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
+_NUMBERED = re.compile(r"(step|image)-(\d+)")
+# Keys beside those of `sample` that choose what is drawn.
+_DRAWN_BY = (
+    "data.source", "data.path", "data.size", "data.channels", "data.trigger", "flux.folder",
+    "flux.variant", "flux.text_tokens", "aitoolkit.model.arch",
+)  # fmt: skip
+# Keys of `sample` that choose when, and not what.
+_NOT_DRAWN_BY = ("sample.every", "sample.prompts", "sample.prompts_file")
+Drawing = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleSeries:
+    """The images of one run that were drawn alike, by step, or by number if they have no step.
+
+    `drawing` holds all that chose them but the weights: prompt, seed and sampler.
+    """
+
+    log: RunLog
+    drawing: Drawing
+    unit: str
+    files: Mapping[int, Path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleGrid:
+    """Series that were drawn alike, the number of each column, and the captioned image, if any."""
+
+    series: tuple[SampleSeries, ...]
+    columns: tuple[int, ...]
+    image: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A small image as a file's content; `drawn_by` is the run that its metadata name."""
+
+    content: bytes
+    suffix: str
+    drawn_by: str | None
+
+
+def series_of(log: RunLog) -> Iterator[SampleSeries]:
+    """Yield the series of a run: its grids, and the images of each prompt."""
+    folder, config = RunFolder(log.path).samples, log.config or {}
+    names = [
+        name
+        for name in config
+        if name in _DRAWN_BY or (name.startswith("sample.") and name not in _NOT_DRAWN_BY)
+    ]
+    facts = {name: yaml_text(config[name]) for name in names}
+    is_seeded = "sample.seed" not in config and "seed" in config
+    grids = facts | {"seed": str(config["seed"])} if is_seeded else facts
+    numbered = _files(folder)
+    if not numbered and not (folder / "prompt-00").is_dir() and (images := _images(folder)):
+        numbered = {("image", 0): images[-1]}
+    yield from _series(log, grids, numbered)
+    for prompt in range(MAX_PROMPTS):
+        asked = {name: str(value) for name, value in _prompt(config, prompt).items()}
+        files = _files(folder / f"prompt-{prompt:02d}")
+        # The seed of a prompt follows from `sample.seed`, or stands for it.
+        own = {name: value for name, value in facts.items() if name != "sample.seed"}
+        yield from _series(log, own | asked, files)
+
+
+def _series(
+    log: RunLog, drawing: Mapping[str, str], files: Mapping[tuple[str, int], Path]
+) -> Iterator[SampleSeries]:
+    for unit in dict.fromkeys(unit for unit, _ in files):
+        numbers = {number: file for (kind, number), file in files.items() if kind == unit}
+        known = tuple(drawing.items())
+        yield SampleSeries(log=log, drawing=known, unit=unit, files=numbers)
+
+
+def _images(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
+
+
+def _files(folder: Path) -> dict[tuple[str, int], Path]:
+    found = ((_NUMBERED.fullmatch(path.stem), path) for path in _images(folder))
+    return {(match[1], int(match[2])): path for match, path in found if match}
+
+
+def _prompt(config: Mapping[str, Any], prompt: int) -> dict[str, Any]:
+    """Return the prompt and the seed that a config gives a number of an image."""
+    listed = config.get("sample.prompts") or config.get("prompts") or []
+    entry = listed[prompt] if prompt < len(listed) else f"prompt {prompt}"
+    own = dict(entry) if isinstance(entry, dict) else {"prompt": entry}
+    if own.get("seed") is None and "sample.seed" in config:
+        own["seed"] = config["sample.seed"] + prompt
+    trigger = str(config.get("data.trigger") or "[trigger]")
+    known = own | {"prompt": str(own["prompt"]).replace("[trigger]", trigger)}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def sample_grids(every: Sequence[SampleSeries], *, most_steps: int) -> list[SampleGrid]:
+    """Return a grid per way of drawing, in the order of the runs; at most `most_steps` columns."""
+    alike: dict[tuple[str, Drawing], list[SampleSeries]] = {}
+    for one in every:
+        alike.setdefault((one.unit, one.drawing), []).append(one)
+    return [
+        SampleGrid(
+            series=tuple(series),
+            columns=_columns([one.files for one in series], most_steps),
+            image=_training_image(series[0]),
+        )
+        for series in alike.values()
+    ]
+
+
+def _columns(files: Sequence[Mapping[int, Path]], most: int) -> tuple[int, ...]:
+    """Return the steps of all runs, thinned evenly to `most` with the first and the last."""
+    every = sorted({step for found in files for step in found})
+    count = min(most, len(every))
+    places = [round(n * (len(every) - 1) / max(count - 1, 1)) for n in range(count)]
+    return tuple(every[place] for place in places)
+
+
+def _training_image(series: SampleSeries) -> Path | None:
+    """Return the training image whose caption is the prompt, if its folder is still there."""
+    config, prompt = series.log.config or {}, dict(series.drawing).get("prompt")
+    folder, trigger = config.get("data.folder"), config.get("data.trigger")
+    for caption in sorted(Path(str(folder)).glob("*.txt")) if folder and prompt else ():
+        try:
+            words = fill_trigger(read_text(caption), str(trigger) if trigger else None)
+        except (ConfigError, OSError):
+            continue
+        images = [caption.with_suffix(suffix) for suffix in IMAGE_SUFFIXES]
+        if words == prompt:
+            return next((image for image in images if image.is_file()), None)
+    return None
+
+
+def picture(path: Path) -> Picture | None:
+    """Return an image at most `WIDEST` pixels wide; None if it is too large or damaged.
+
+    One that had to shrink is a JPEG, since its pixels are changed anyway.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with open_regular(path, most=LARGEST_FILE) as file, Image.open(file) as image:
+                small = image.convert("RGB")
+                drawn_by = image.info.get("run")
+    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
+        return None
+    out = io.BytesIO()
+    is_large = small.width > WIDEST
+    if is_large:
+        height = max(1, round(small.height * WIDEST / small.width))
+        small = small.resize((WIDEST, height), Image.Resampling.LANCZOS)
+        small.save(out, format="JPEG", quality=88)
+    else:
+        small.quantize(128).save(out, format="PNG", optimize=True)
+    name = drawn_by if isinstance(drawn_by, str) else None
+    return Picture(content=out.getvalue(), suffix="jpeg" if is_large else "png", drawn_by=name)
+
+
+def samples_section(
+    logs: Sequence[RunLog], address: Callable[[Picture], str], *, most_images: int
+) -> str:
+    """Return the grids of all runs with the image at `address`; at most `most_images` samples.
+
+    Many runs have fewer steps each, at least the first and the last.
+    """
+    every = [one for log in logs for one in series_of(log)]
+    shown = every[: most_images // 2]
+    most_steps = max(2, min(MAX_STEPS, most_images // max(len(shown), 1)))
+    remarks: list[str] = []
+    grids = sample_grids(shown, most_steps=most_steps)
+    drawn = [_grid(grid, grids, address, remarks) for grid in grids]
+    if len(every) > len(shown):
+        remarks.append(f"The first {len(shown)} of {len(every)} series of samples.")
+    if not drawn and not remarks:
+        return ""
+    viewer = '<div id="viewer"></div>'
+    return section("samples", "Samples", *drawn, *map(aside, remarks), viewer)
+
+
+def _grid(
+    grid: SampleGrid, grids: Sequence[SampleGrid], address: Callable[[Picture], str],
+    remarks: list[str],
+) -> str:  # fmt: skip
+    """Return the table of one grid; a cell without an image of its own run stays empty."""
+    title = _title(grid, grids)
+    heads = ["training image"] if grid.image else []
+    heads += [f"{grid.series[0].unit} {step}" for step in grid.columns]
+    rows = []
+    for series in grid.series:
+        name = series.log.name
+        cells = [_image(picture(grid.image), address, "training image")] if grid.image else []
+        for step in grid.columns:
+            file = series.files.get(step)
+            found = picture(file) if file else None
+            if file and found and found.drawn_by not in (None, series.log.path.name):
+                place = f"{file.parent.name}/{file.name}"
+                remarks.append(f"{name}: {place} was drawn by {found.drawn_by}: not shown")
+                found = None
+            of = f'data-run="{text(name)}" data-step="{step}" data-noise="{text(title)}"'
+            cells.append(_image(found, address, f"{name}, {series.unit} {step}", of))
+        label = "<br>".join(text(line) for line in (name, *_facts(series.log)))
+        rows.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
+    top = "".join(f'<th scope="col">{text(head)}</th>' for head in ("", *heads))
+    return (
+        f'<h3>{text(title)}</h3><div class="wide"><table class="samples"><thead><tr>{top}</tr>'
+        f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
+def _image(found: Picture | None, address: Callable[[Picture], str], alt: str, of: str = "") -> str:
+    if found is None:
+        return "<td></td>"
+    return f'<td><img loading="lazy" src="{address(found)}" alt="{text(alt)}" {of}></td>'
+
+
+def _title(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
+    """Return the prompt, the seed, and all else in which not every grid was drawn alike."""
+    own = dict(grid.series[0].drawing)
+    prompt, seed = own.pop("prompt", None), own.pop("seed", None)
+    others = [dict(one.series[0].drawing) for one in grids]
+    unlike = [name for name in own if len({one[name] for one in others if name in one}) > 1]
+    words = [prompt or "samples", *(f"{name} {own[name]}" for name in unlike)]
+    return ", ".join(words) + (f" (noise of seed {seed})" if seed is not None else "")
+
+
+def _facts(log: RunLog) -> list[str]:
+    steps, where = planned_steps(log), device(log)
+    return [part for part in (where, f"{steps} steps" if steps else None) if part]

@@ -1,0 +1,281 @@
+"""Compare two arms on one quantity, over the unit of replication that their data have.
+
+The unit is the first of these that both arms have: rounds in which they took turns on one node;
+repeats or seeds, at least three a side; steps that two single runs both record; one run each. Only
+the first two support a claim about the arms, the others speak of these two runs. Repeats that ran
+on nodes of their own are compared node by node, or with an allowance for the nodes.
+"""
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from analysis.stats.intervals import Floats
+from analysis.stats.sequential import CommonVariance
+from analysis.stats.summary import Mean
+
+Word = Literal[
+    "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
+]
+Unit = Literal["round", "repeat", "seed", "step", "run", "none"]
+# Fewer rounds or runs a side support no claim about arms.
+FEWEST = 3
+NODES_DIFFER = "nodes differ"
+ALLOWED = "for which the interval allows"
+# What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
+RUN_SCATTER = 0.02
+# What two nodes of one model may differ by, as a standard deviation of logs.
+NODE_SCATTER = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """What is compared: a positive number of each run, taken over a `stretch` of it.
+
+    Ratios within `margin` of 1 are the same. `seed_scatter` is what two seeds of one recipe
+    typically differ by (a standard deviation of logs): two single runs that differ by no more than
+    that allows are not called different.
+    """
+
+    name: str
+    better: Literal["higher", "lower"]
+    stretch: str
+    margin: float
+    seed_scatter: float = 0.0
+
+    def word(self, log: float) -> Word:
+        """Return the word for an arm whose log ratio to the base differs from 0."""
+        if self.name.startswith("speed"):
+            return "faster" if log > 0 else "slower"
+        return "better" if (log > 0) == (self.better == "higher") else "worse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicate:
+    """The log of a quantity of one run, where the run was, and what it shares with others.
+
+    `rounds` are logs of its turns by the name of the round. `stretches` are logs over further parts
+    of the run, in which the same quantity has to agree, too.
+    """
+
+    log: float
+    nodes: frozenset[str] = frozenset()
+    seed: Hashable = None
+    rounds: Mapping[str, float] = field(default_factory=dict)
+    stretches: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """The mean log ratio of two arms over `n` replicates; `why` if there is none, or no claim.
+
+    `is_claim` says that it holds for the arms, not for these two runs alone. `further` are ratios
+    over other stretches of the runs. Two runs `of_one_recipe` differ by the scatter between runs
+    only. `remarks` belong into the sentence, as "nodes differ".
+    """
+
+    mean: Mean | None
+    unit: Unit = "none"
+    n: int = 0
+    is_claim: bool = False
+    is_refused: bool = False
+    of_one_recipe: bool = False
+    why: str | None = None
+    further: tuple[Mean, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def refused(why: str) -> Contrast:
+    """Return a contrast that is not made."""
+    return Contrast(mean=None, is_refused=True, why=why)
+
+
+def contrast(
+    base: Sequence[Replicate],
+    arm: Sequence[Replicate],
+    *,
+    steps: Contrast | None = None,
+    pair_seeds: bool = False,
+    common: CommonVariance | None = None,
+) -> Contrast:
+    """Return the log ratio of `arm` over `base` by the rule of the module.
+
+    `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` runs of
+    the same seed are compared with each other, since they share data and noise. `common` is what
+    all cells of a study say about the scatter of repeats.
+    """
+    if by_round := _by_rounds(base, arm):
+        return by_round
+    counts = len(base), len(arm)
+    if counts == (1, 1):
+        if steps is not None:
+            return _with_nodes(steps, base, arm)
+        return Contrast(mean=None, why="one run a side without an interval of its own")
+    if 1 in counts:
+        return refused(f"one run against {max(counts)}: run both equally often")
+    if min(counts) < FEWEST:
+        return Contrast(
+            mean=Mean(value=_mean_log(arm) - _mean_log(base)),
+            unit="repeat",
+            n=min(counts),
+            why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
+        )
+    if pair_seeds and (paired := _by_seeds(base, arm)):
+        return paired
+    return _by_repeats(base, arm, common or CommonVariance())
+
+
+def _mean_log(arm: Sequence[Replicate]) -> float:
+    return float(np.mean([run.log for run in arm]))
+
+
+def _by_rounds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast | None:
+    """Pair the turns of each round that both arms have."""
+    sides = [_round_means(side) for side in (base, arm)]
+    shared = [name for name in sides[0] if name in sides[1]]
+    if len(shared) < FEWEST:
+        return None
+    gaps = np.array([sides[1][name] - sides[0][name] for name in shared])
+    return Contrast(mean=one_sample(gaps), unit="round", n=len(gaps), is_claim=True)
+
+
+def _round_means(arm: Sequence[Replicate]) -> dict[str, float]:
+    names = dict.fromkeys(name for run in arm for name in run.rounds)
+    return {
+        name: float(np.mean([run.rounds[name] for run in arm if name in run.rounds]))
+        for name in names
+    }
+
+
+def _by_seeds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast | None:
+    """Pair the runs of each seed that both arms have; repeats of a seed count once."""
+    sides = [{run.seed: run for run in reversed(side)} for side in (base, arm)]
+    seeds = [seed for seed in reversed(sides[0]) if seed in sides[1]]
+    if len(seeds) < FEWEST:
+        return None
+    pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
+    logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
+    mean, *further = map(one_sample, logs.T)
+    found = Contrast(mean=mean, unit="seed", n=len(pairs), is_claim=True, further=tuple(further))
+    return _with_nodes(found, base, arm)
+
+
+def _further(a: Replicate, b: Replicate) -> list[float]:
+    return [after - before for before, after in zip(a.stretches, b.stretches, strict=True)]
+
+
+def _by_repeats(
+    base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
+) -> Contrast:
+    """Compare runs of nodes that both arms used; if there are none, nodes with each other."""
+    where = [{run.nodes for run in side} for side in (base, arm)]
+    is_known = all(nodes for side in where for nodes in side)
+    shared = where[0] & where[1]
+    if not is_known or (where[0] == where[1] and len(shared) == 1):
+        return _welch(base, arm, common)
+    if len(shared) >= FEWEST:
+        gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
+        found = one_sample(np.array(gaps))
+        return Contrast(mean=found, unit="repeat", n=len(gaps), is_claim=True)
+    if shared:
+        here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
+        if min(map(len, here)) >= FEWEST:
+            return _welch(here[0], here[1], common)
+        why = f"only {' v '.join(str(len(side)) for side in here)} runs were on nodes of both arms"
+        return Contrast(
+            mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
+            n=min(map(len, here)),
+        )  # fmt: skip
+    if min(map(len, where)) >= FEWEST:
+        logs = [np.array([_node_mean(s, node) for node in w]) for s, w in zip((base, arm), where,
+                strict=True)]  # fmt: skip
+        n = min(map(len, where))
+        return Contrast(mean=welch(logs[0], logs[1]), unit="repeat", n=n, is_claim=True,
+                        remarks=(NODES_DIFFER,))  # fmt: skip
+    return _apart(_welch(base, arm, common))
+
+
+def _apart(found: Contrast) -> Contrast:
+    """Allow for what two nodes differ by."""
+    assert found.mean is not None
+    mean = _allowing(found.mean, NODE_SCATTER)
+    remark = f"{NODES_DIFFER}, {ALLOWED} {NODE_SCATTER:.0%} each"
+    return replace(found, mean=mean, is_claim=False, remarks=(remark,))
+
+
+def of_cells(found: Contrast, quantity: Quantity) -> Contrast:
+    """Return the contrast of two single runs as one of their cells, with an allowance for runs.
+
+    What agrees within the margin stays: runs of one seed have the same losses.
+    """
+    if found.unit not in ("step", "run") or found.mean is None or found.mean.error is None:
+        return found
+    if found.further and all(is_within(m, quantity.margin) for m in (found.mean, *found.further)):
+        return found
+    remark = f"one run each, {ALLOWED} {RUN_SCATTER:.0%} each"
+    widened = _allowing(found.mean, RUN_SCATTER)
+    return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))
+
+
+def _allowing(mean: Mean, scatter: float) -> Mean:
+    """Return a mean with the error of two runs, nodes or seeds beside its own (Satterthwaite)."""
+    assert mean.error is not None
+    error = math.hypot(mean.error, 2**0.5 * scatter)
+    freedom = mean.freedom * (error / max(mean.error, 1e-12)) ** 4
+    return Mean(value=mean.value, error=error, freedom=min(freedom, 1e6))
+
+
+def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
+    return _mean_log([run for run in arm if run.nodes == node])
+
+
+def _with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
+    """Say that no node ran both arms, if that is known."""
+    nodes = [frozenset[str]().union(*(run.nodes for run in side)) for side in (base, arm)]
+    is_apart = all(nodes) and not nodes[0] & nodes[1]
+    return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
+
+
+def _welch(base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance) -> Contrast:
+    logs = [np.array([[run.log, *run.stretches] for run in side]).T for side in (base, arm)]
+    mean = welch(logs[0][0], logs[1][0], common=common)
+    further = [welch(a, b) for a, b in zip(logs[0][1:], logs[1][1:], strict=True)]
+    n = min(len(base), len(arm))
+    seeds = [{run.seed for run in side} for side in (base, arm)]
+    unit: Unit = "seed" if all(len(own) >= FEWEST for own in seeds) else "repeat"
+    return Contrast(mean=mean, unit=unit, n=n, is_claim=True, further=tuple(further))
+
+
+def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
+    """Return the difference of the means of two samples of unlike variance (Welch 1947).
+
+    Each variance is drawn towards the `common` one, as far as cells scatter alike.
+    """
+    common = common or CommonVariance()
+    parts = [
+        float(common.moderated(side.var(ddof=1), len(side))) / len(side) for side in (below, above)
+    ]
+    error = math.sqrt(sum(parts))
+    known = [common.freedom + len(side) - 1 for side in (below, above)]
+    squares = sum(part**2 / freedom for part, freedom in zip(parts, known, strict=True))
+    freedom = sum(parts) ** 2 / squares if squares > 0 else sum(known)
+    return Mean(value=float(above.mean() - below.mean()), error=error, freedom=freedom)
+
+
+def one_sample(logs: Floats) -> Mean:
+    """Return the mean of two or more independent values."""
+    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Mean(value=float(logs.mean()), error=error, freedom=len(logs) - 1.0)
+
+
+def is_within(mean: Mean, margin: float) -> bool:
+    """Whether the interval of a log ratio is within a margin of 1."""
+    ends = mean.estimate()
+    return (
+        ends.low is not None
+        and ends.high is not None
+        and max(-ends.low, ends.high) <= math.log1p(margin)
+    )

@@ -1,0 +1,106 @@
+"""Judge the contrasts of a table together: one word for each, and one error for all."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from analysis.stats.contrast import Contrast, Quantity, Unit, Word, is_within
+from analysis.stats.intervals import Estimate
+from analysis.stats.summary import Mean
+
+HOLDS_ONE = "the interval holds 1"
+ONE_RECIPE = "nothing known differs between them: runs of one recipe scatter, too"
+BY_CHANCE = "one of so many comparisons may differ as much by chance"
+LEVEL = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The judgement of one contrast among `comparisons` of a table."""
+
+    word: Word
+    ratio: Estimate | None
+    unit: Unit
+    n: int
+    comparisons: int
+    is_claim: bool
+    why: str | None
+    remarks: tuple[str, ...] = ()
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the adjusted p-values of all comparisons of a table (Holm 1979)."""
+    adjusted, worst = [0.0] * len(p_values), 0.0
+    for place, index in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        worst = max(worst, min(1.0, (len(p_values) - place) * p_values[index]))
+        adjusted[index] = worst
+    return adjusted
+
+
+def judge(*tables: tuple[Sequence[Contrast], Quantity]) -> list[list[Judgement]]:
+    """Return the verdicts of contrasts of some quantities, as one list for each.
+
+    All of them together are wrong with a probability of `LEVEL` (Holm).
+    """
+    tested = [one.mean for found, _ in tables for one in found if one.mean and is_tested(one)]
+    adjusted = iter(holm([mean.p_value() for mean in tested]))
+    return [
+        [
+            _judged(
+                one,
+                quantity,
+                adjusted=next(adjusted) if is_tested(one) else 1.0,
+                comparisons=len(tested),
+            )
+            for one in found
+        ]
+        for found, quantity in tables
+    ]
+
+
+def is_tested(one: Contrast) -> bool:
+    """Whether a contrast has an interval, and is not of equal numbers."""
+    if one.mean is None or one.mean.error is None:
+        return False
+    return one.mean.error > 0 or one.mean.value != 0
+
+
+def _judged(one: Contrast, quantity: Quantity, *, adjusted: float, comparisons: int) -> Judgement:
+    word, why = _word(one, quantity, adjusted)
+    return Judgement(
+        word=word,
+        ratio=one.mean.estimate().map(math.exp) if one.mean else None,
+        unit=one.unit,
+        n=one.n,
+        comparisons=comparisons,
+        is_claim=one.is_claim,
+        why=why,
+        remarks=one.remarks,
+    )
+
+
+def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str | None]:
+    if one.is_refused:
+        return "not compared", one.why
+    if one.mean is None or one.mean.error is None:
+        return "undetermined", one.why or "too few records for an interval"
+    agrees = all(is_within(mean, quantity.margin) for mean in (one.mean, *one.further))
+    if agrees and (one.is_claim or one.further):
+        return "same", None
+    if adjusted >= LEVEL:
+        return "undetermined", one.why or (HOLDS_ONE if _holds_one(one.mean) else BY_CHANCE)
+    if one.is_claim:
+        return quantity.word(one.mean.value), None
+    if one.of_one_recipe:
+        return "undetermined", ONE_RECIPE
+    allowed = 1.96 * 2**0.5 * quantity.seed_scatter
+    ends = one.mean.estimate()
+    assert ends.low is not None
+    assert ends.high is not None
+    if max(ends.low, -ends.high) <= max(allowed, math.log1p(quantity.margin) if allowed else 0.0):
+        return "undetermined", "two seeds of one recipe may differ by as much"
+    return "different", None
+
+
+def _holds_one(mean: Mean) -> bool:
+    return mean.p_value() >= LEVEL

@@ -1,0 +1,1 @@
+"""Planted truth for the analysis commands: how often their intervals and verdicts are right."""

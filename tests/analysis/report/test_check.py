@@ -1,0 +1,105 @@
+"""`report --check` finds every number, script and source of a report that is not as it was made."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.report import check
+from analysis.report.build import Report, ReportRecord
+from tests.analysis.report.example import data_of
+
+KINDS = {"page": "page/report.html", "public": "public/runs.html"}
+
+
+@pytest.fixture(params=KINDS)
+def report(request, copied):
+    """What is checked, and the page with the numbers."""
+    page = copied / KINDS[request.param]
+    return (page if request.param == "page" else page.parent), page
+
+
+def test_the_check_agrees_until_a_number_or_a_source_changes(report, capsys):
+    checked, page = report
+    assert main(["report", "--check", str(checked)]) == 0
+    assert "numbers agree with their sources" in capsys.readouterr().out
+    before = page.read_text()
+    loss = re.search(r'id="runs".*?href="[^"]*runs/one/metrics[^>]*>(0\.\d+)<', before, re.DOTALL)[
+        1
+    ]
+    page.write_text(before.replace(f">{loss}<", ">0.1234<", 1))
+    assert main(["report", "--check", str(checked), "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["page"], row["here"], row["recomputed"]) == (page.name, "0.1234", loss)
+    point = data_of(page)["curves"][0]["curves"]["loss"]["y"][5]
+    page.write_text(before.replace(f",{point},", ",0.5,", 1))
+    assert main(["report", "--check", str(checked), "--json"]) == 1
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["here"], row["recomputed"]) == ("0.5", str(point))
+
+
+def test_the_check_compares_scripts_and_images_and_names_foreign_pages(copied, capsys):
+    public = copied / "public"
+    image = next((public / "images").iterdir())
+    image.write_bytes(image.read_bytes() + b" ")
+    page = public / "runs.html"
+    page.write_text(page.read_text().replace('"use strict";', '"use strict"; 1;'))
+    (public / "notes.html").write_text("0.5")
+    assert main(["report", "--check", str(public), "--json"]) == 1
+    captured = capsys.readouterr()
+    rows = json.loads(captured.out)
+    assert {row["page"] for row in rows} == {"runs.html", f"images/{image.name}"}
+    assert all(row["of"] == "the whole file" for row in rows)
+    assert "notes.html: not a page of this report" in captured.err
+
+
+def test_a_page_may_be_renamed_and_one_that_is_missing_is_a_row(copied, capsys):
+    page = copied / "page" / "report.html"
+    page.with_suffix(".csv").rename(page.with_name("mine.csv"))
+    assert main(["report", "--check", str(page.rename(page.with_name("mine.html")))]) == 0
+    (copied / "public" / "runs.html").unlink()
+    capsys.readouterr()
+    assert main(["report", "--check", str(copied / "public"), "--json"]) == 1
+    assert {row["page"] for row in json.loads(capsys.readouterr().out)} == {"runs.html"}
+
+
+def test_the_check_counts_numbers_and_no_tags(tmp_path, monkeypatch):
+    record = ReportRecord(title="", margin=0.01, paths=[], page="a.html")
+    made = {"a.html": b"<style>1 2</style><h2>2 of x</h2> 0.5"}
+    monkeypatch.setattr(check, "build", lambda *_: Report(files=made, record=record, unread=()))
+    monkeypatch.setattr(check, "read_record", lambda _: record)
+    (tmp_path / "a.html").write_bytes(made["a.html"])
+    assert check.check(tmp_path / "a.html") == ([], [], 2)
+
+
+def test_the_check_names_a_source_that_changed_and_what_that_changes(copied, capsys):
+    metrics = copied / "runs" / "two" / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    last = next(n for n in range(len(lines) - 1, 0, -1) if '"loss"' in lines[n])
+    record = json.loads(lines[last])
+    lines[last] = json.dumps(record | {"loss": 2 * record["loss"]}) + "\n"
+    metrics.write_text("".join(lines))
+    page = copied / "page" / "report.html"
+    assert main(["report", "--check", str(page), "--csv"]) == 1
+    captured = capsys.readouterr()
+    assert "../runs/two/metrics.jsonl: not the file that the report was made from" in captured.err
+    assert re.search(r"report.html,\d+,two", captured.out)
+    shutil.rmtree(copied / "runs")
+    assert main(["report", "--check", str(page)]) == 2
+    assert "no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"margin": -1}, {"margin": 1}, {"margin": "inf"}, {"paths": ["a\0b"]},
+     {"rates": "a\0"}, {"page": "../a.html"}],
+)  # fmt: skip
+def test_a_record_that_no_report_has_is_named(tmp_path, change, capsys):
+    record = json.dumps({"title": "x", "margin": 0.01, "paths": ["."]} | change)
+    page = tmp_path / "a.html"
+    page.write_text(f'<script type="application/json" id="record">{record}</script>')
+    assert main(["report", "--check", str(page)]) == 2
+    err = capsys.readouterr().err
+    assert f"{page}: no record of a report" in err

@@ -1,0 +1,74 @@
+"""Curves of a page keep their extremes, know their axes, and have a band over seeds."""
+
+import numpy as np
+import pytest
+
+from analysis.gpus.energy import energy
+from analysis.measure.speed import group_arms, measure_rates
+from analysis.read.find import read_logs
+from analysis.report.curves import curves, mean_curve, thinned
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+
+
+@pytest.mark.parametrize("n", [1, 7, 100, 101, 5000])
+def test_thinning_keeps_the_ends_the_least_and_the_largest(n):
+    y = np.random.default_rng(n).standard_normal(n)
+    kept = thinned(y, 100)
+    assert len(kept) <= 100
+    assert (np.diff(kept) > 0).all()
+    assert {0, n - 1, int(y.argmin()), int(y.argmax())} <= set(kept.tolist())
+
+
+def test_a_curve_has_at_most_two_thousand_points_and_axes_as_factors(tmp_path):
+    folder = generate_run(tmp_path / "run", SyntheticRun(intervals=5000))
+    (log,) = read_logs([str(folder)])
+    loss = curves(log, most=2000)["loss"]
+    assert 1900 <= len(loss["y"]) <= 2000
+    assert max(loss["y"]) == pytest.approx(log.column("loss").max(), rel=1e-5)
+    assert len(loss["x"]["step"]) == len(loss["x"]["wall"]) == len(loss["y"])
+    # 64 images a step, and one rank: these axes are factors of others.
+    assert loss["x"]["images"] == ["step", 64.0]
+    assert loss["x"]["gpu_hours"] == ["train_s", pytest.approx(1 / 3600)]
+    assert "energy_kwh" not in loss["x"]
+
+
+def test_energy_is_an_axis_if_it_is_recorded(tmp_path):
+    """Two GPUs of 360 W use 0.0002 kWh a second; the counters are not those of the run's begin."""
+    truth = SyntheticRun(
+        intervals=200, cv=0, ranks=2, gpu_facts={}, gpu_readings={"power_w": 360.0}
+    )
+    (log,) = read_logs([str(generate_run(tmp_path / "run", truth))])
+    x = curves(log, most=100)["loss"]["x"]
+    rate = np.diff(x["energy_kwh"]) / np.diff(x["wall"])
+    assert np.median(rate) == pytest.approx(2 * 360 / 3.6e6, rel=0.02)
+    assert x["energy_kwh"][-1] == pytest.approx(energy(log).kwh, rel=0.03)
+
+
+def test_the_band_of_an_arm_is_students_interval_of_the_logs_over_its_seeds(tmp_path):
+    for seed in range(3):
+        generate_run(tmp_path / str(seed), SyntheticRun(seed=seed, intervals=20, loss_noise=0.1))
+    logs = read_logs([str(tmp_path)])
+    (arm,) = group_arms(measure_rates(logs))
+    band = mean_curve(arm, most=100)
+    losses = np.log([log.column("loss")[4] for log in logs])
+    half = 4.3026527 * losses.std(ddof=1) / np.sqrt(3)
+    assert band["y"][4] == pytest.approx(np.exp(losses.mean()), rel=1e-4)
+    assert band["high"][4] / band["low"][4] == pytest.approx(np.exp(2 * half), rel=1e-3)
+    assert set(band["x"]) == {"step", "images"}
+
+
+def test_a_seed_without_a_loss_leaves_the_band_of_the_others(tmp_path):
+    for seed in range(4):
+        folder = generate_run(tmp_path / str(seed), SyntheticRun(seed=seed, intervals=20))
+    records = (folder / "metrics.jsonl").read_text()
+    (folder / "metrics.jsonl").write_text(records.replace('"loss"', '"other"'))
+    (arm,) = group_arms(measure_rates(read_logs([str(tmp_path)])))
+    assert len(arm.runs) == 4
+    assert mean_curve(arm, most=100)["seeds"] == 3
+
+
+def test_repeats_of_one_seed_have_no_band(tmp_path):
+    for repeat in range(3):
+        generate_run(tmp_path / str(repeat), SyntheticRun(intervals=20))
+    (arm,) = group_arms(measure_rates(read_logs([str(tmp_path)])))
+    assert mean_curve(arm, most=100) == {}

@@ -1,0 +1,39 @@
+"""Tables show each verdict beside the names, and say once what all rows share."""
+
+import re
+
+from analysis.report.html import table
+
+
+def heads(rows):
+    return re.findall("<th [^>]*>(.*?)</th>", table(rows))
+
+
+def test_columns_stand_in_the_order_of_the_rows_names_even_if_the_first_row_lacks_one():
+    rows = [{"run": "a", "speedup": None, "fid_inf": 3}, {"run": "b", "speedup": 2, "fid_inf": 3}]
+    assert heads(rows) == ["run", "speedup", "fid inf"]
+    assert heads([{"train.steps": 1}]) == ["train.<wbr>steps"]
+
+
+def test_a_verdict_stands_before_numbers_and_many_names():
+    row = {"run": "a", "ratio": 1.5, "n": 3, "verdict": "b is faster"}
+    assert heads([row]) == ["run", "verdict", "ratio", "n"]
+    cell = {"a": "1", "b": "2", "c": "3", "loss verdict": "same"}
+    assert heads([cell]) == ["a", "b", "loss verdict", "c"]
+
+
+def test_a_sentence_is_judged_by_its_word_and_columns_for_programs_are_not_shown():
+    row = {"run": "a", "word": "slower", "verdict": "a is 5 % slower than b", "why": "x"}
+    shown = table([row])
+    assert '<span class="badge bad">a is 5 % slower than b</span>' in shown
+    assert "word" not in shown
+    assert ">x<" not in shown
+
+
+def test_one_value_of_all_rows_is_a_line_and_keys_in_step_are_named_below():
+    rows = [{"a + b + c": level, "gpu": "A40", "verdict": "same"} for level in "xyz"]
+    shown = table(rows)
+    assert heads(rows) == ["a and 2 more", "verdict"]
+    assert "a and 2 more: a + b + c<" in shown
+    assert "All rows: gpu A40.<" in shown
+    assert heads(rows[:2]) == ["a and 2 more", "gpu", "verdict"]

@@ -1,0 +1,128 @@
+"""A grid of samples holds images that were drawn alike, each in the row of its own run."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from analysis.__main__ import main
+from analysis.read.find import read_logs
+from analysis.report.samples import SampleGrid, picture, sample_grids, samples_section, series_of
+from configs.load import merge, resolve, to_tree
+from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
+from tests.analysis.commands.test_finetune import A40, A100, drawn, save_sample, tuned
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[str]:
+    """Two GPUs, two numbers of steps."""
+    return [
+        str(tuned(tmp_path / f"{gpu[7:11]}-{steps}", gpu=gpu, steps=steps, steps_per_s=0.3))
+        for gpu in (A100, A40)
+        for steps in (500, 2000)
+    ]
+
+
+def grids(folders: list[str], *, most_steps: int = 12) -> list[SampleGrid]:
+    every = [one for log in read_logs(folders) for one in series_of(log)]
+    return sample_grids(every, most_steps=most_steps)
+
+
+def section(folders: list[str], *, most_images: int = 100) -> str:
+    return samples_section(read_logs(folders), lambda _: "data:,", most_images=most_images)
+
+
+def test_a_cell_without_an_image_stays_empty(runs: list[str]) -> None:
+    (grid,) = grids(runs)
+    assert dict(grid.series[0].drawing)["prompt"] == "a thing at sea"
+    assert grid.columns == (0, 500, 2000)
+    assert [sorted(one.files) for one in grid.series] == [[0, 500], [0, 2000]] * 2
+    shown = section(runs)
+    assert "a thing at sea (noise of seed 42)" in shown
+    # The runs of 500 steps have none of step 2000, though others on that GPU do.
+    rows = shown.split("<tr>")[2:]
+    assert [row.count("<td></td>") for row in rows] == [1, 1, 1, 1]
+    assert [row.endswith("<td></td></tr>") for row in rows[::2][:1]] == [True]
+
+
+def test_runs_that_drew_otherwise_have_a_grid_of_their_own_that_says_how(runs: list[str]) -> None:
+    other = RunFolder(Path(runs[1]))
+    asked = merge(other.config_tree(), {"sample.steps": 7})
+    other.config_file.write_text(dump_yaml(to_tree(resolve(asked, source="test"))))
+    found = grids(runs)
+    assert [[one.log.path.name for one in grid.series] for grid in found] == [
+        ["A100-500", "A40-500", "A40-2000"], ["A100-2000"],
+    ]  # fmt: skip
+    shown = section(runs)
+    for steps in (4, 7):
+        assert f"a thing at sea, sample.steps {steps} (noise of seed 42)" in shown
+
+
+def test_an_image_of_another_run_is_not_shown(runs: list[str]) -> None:
+    save_sample(Path(runs[2]), 500, run="somebody-elses")
+    shown = section(runs)
+    assert shown.count("<img") == 7
+    assert "step-000000500.png was drawn by somebody-elses: not shown" in shown
+
+
+def test_the_training_image_with_the_prompt_as_its_caption_stands_first(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    Image.new("RGB", (32, 32), "red").save(data / "a.png")
+    (data / "a.txt").write_text("a thing at sea\n")
+    folder = tuned(tmp_path / "run", gpu=A40, steps=500, steps_per_s=1)
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("folder: /d", f"folder: {data}"))
+    (grid,) = grids([str(folder)])
+    assert grid.image == data / "a.png"
+    shown = section([str(folder)])
+    assert shown.index('alt="training image"') < shown.index('data-step="0"')
+
+
+def test_many_runs_have_their_first_and_last_steps_and_what_is_left_out_is_said(
+    runs: list[str], tmp_path: Path
+) -> None:
+    for step in range(20, 500, 20):
+        save_sample(Path(runs[0]), step)
+    assert len(grids(runs)[0].columns) == 12
+    assert section(runs, most_images=8).count("data-run") == 6
+    assert "The first 2 of 4 series" in section(runs, most_images=4)
+    one = grids(runs[:1], most_steps=2)
+    assert one[0].columns == (0, 500)
+
+
+def test_images_of_an_inference_run_stand_by_number(tmp_path: Path) -> None:
+    folder = drawn(tmp_path / "infer")
+    for number in range(3):
+        file = folder / "samples" / "prompt-00" / f"image-{number:04d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (16, 16)).save(file)
+    Image.new("RGB", (48, 16)).save(folder / "samples" / "all.png")
+    (grid,) = grids([str(folder)])
+    assert grid.columns == (0, 1, 2)
+    assert "image 2" in section([str(folder)])
+
+
+def test_a_large_image_becomes_a_small_jpeg_and_a_small_one_keeps_its_pixels(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "a.png"
+    Image.radial_gradient("L").resize((1024, 512)).save(file)
+    large = picture(file)
+    assert large is not None
+    assert large.suffix == "jpeg"
+    assert len(large.content) < 20_000
+    Image.new("RGB", (8, 8), (1, 2, 3)).save(file)
+    small = picture(file)
+    assert small is not None
+    assert small.suffix == "png"
+
+
+def test_the_report_shows_samples_first_and_then_what_was_learned(
+    runs: list[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "report.html"
+    assert main(["report", *runs, "--out", str(out)]) == 0
+    assert out.read_text().index('id="samples"') < out.read_text().index('id="finetune"')
+    assert out.read_text().count("data:image/png") == 8

@@ -1,0 +1,141 @@
+"""The contrast of two arms: its unit, its claims, and how often they are false."""
+
+import math
+
+import numpy as np
+import pytest
+
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.judge import holm, judge
+from analysis.stats.summary import Mean
+
+SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
+LOSS = Quantity(name="loss", better="lower", stretch="last tenth", margin=0.01, seed_scatter=0.02)
+
+
+def arm(logs, *, nodes=(), seeds=(), rounds=(), stretches=()):
+    return [
+        Replicate(
+            log=float(log),
+            nodes=frozenset([nodes[n]]) if len(nodes) else frozenset(),
+            seed=seeds[n] if len(seeds) else None,
+            rounds=rounds[n] if len(rounds) else {},
+            stretches=stretches[n] if len(stretches) else (),
+        )
+        for n, log in enumerate(logs)
+    ]
+
+
+def word(found, quantity=SPEED):
+    [[verdict]] = judge(([found], quantity))
+    return verdict.word
+
+
+def single(value, error=0.001, unit="step"):
+    return Contrast(mean=Mean(value=value, error=error, freedom=50.0), unit=unit, n=50)
+
+
+def test_rounds_on_one_node_come_before_repeats():
+    rounds = [{"1": 0.0, "2": 0.3, "3": -0.2}, {"1": 0.1, "2": 0.41, "3": -0.11}]
+    a, b = (arm([0.0], rounds=[one]) for one in rounds)
+    found = contrast(a, b)
+    assert (found.unit, found.n, word(found)) == ("round", 3, "faster")
+    fewer = {"1": 0.1, "2": 0.4}
+    assert contrast(a, arm([0.0], rounds=[fewer])).unit == "none"
+
+
+def test_two_single_runs_differ_or_cannot_be_told_apart_and_support_no_claim():
+    a, b = arm([0.0]), arm([0.6])
+    assert word(contrast(a, b, steps=single(0.6))) == "different"
+    assert word(contrast(a, b, steps=single(0.001))) == "undetermined"
+
+
+def test_one_run_against_several_is_refused_and_two_a_side_are_too_few():
+    assert word(contrast(arm([0.0]), arm([1.0, 1.0, 1.0]))) == "not compared"
+    found = contrast(arm([0.0, 0.001]), arm([1.0, 1.001]))
+    assert word(found) == "undetermined"
+    assert "needs 3" in found.why
+
+
+def test_arms_on_nodes_of_their_own_are_compared_with_an_allowance_for_the_nodes():
+    base = arm([0.0, 0.001, -0.001], nodes="aaa")
+    near = contrast(base, arm([0.03, 0.031, 0.029], nodes="bbb"))
+    assert word(near) == "undetermined"
+    assert "nodes differ" in near.remarks[0]
+    assert word(contrast(base, arm([0.6, 0.601, 0.599], nodes="bbb"))) == "different"
+
+
+def test_runs_of_shared_nodes_are_compared_within_each_node():
+    nodes = {"a": 0.0, "b": 0.2, "c": -0.2}
+    base = arm([*nodes.values()], nodes="abc")
+    other = arm([value + 0.05 + 0.001 * n for n, value in enumerate(nodes.values())], nodes="abc")
+    found = contrast(base, other)
+    assert word(found) == "faster"
+    assert found.mean.estimate().high - found.mean.estimate().low < 0.02
+
+
+def test_repeats_that_share_a_node_which_the_others_lack_are_not_independent():
+    base = arm(np.arange(5) / 1000, nodes="aaaaa")
+    other = arm(0.1 + np.arange(5) / 1000, nodes="abcde")
+    assert word(contrast(base, other)) == "undetermined"
+
+
+def test_seeds_that_both_have_are_paired():
+    offsets = [0.0, 0.1, -0.1]
+    base = arm(offsets, seeds=[0, 1, 2])
+    other = arm([value - 0.05 - 0.001 * n for n, value in enumerate(offsets)], seeds=[0, 1, 2])
+    found = contrast(base, other, pair_seeds=True)
+    assert (found.unit, word(found, LOSS)) == ("seed", "better")
+
+
+def test_curves_that_agree_at_the_end_only_are_not_the_same():
+    logs = [0.0, 0.001, -0.001]
+    base = arm(logs, seeds=[0, 1, 2], stretches=[(0.0, 0.0)] * 3)
+    crossing = arm(logs, seeds=[0, 1, 2], stretches=[(0.1, 0.0)] * 3)
+    assert word(contrast(base, base, pair_seeds=True), LOSS) == "same"
+    assert word(contrast(base, crossing, pair_seeds=True), LOSS) == "undetermined"
+
+
+def test_two_losses_that_differ_as_two_seeds_may_are_not_called_different():
+    assert word(single(0.04), LOSS) == "undetermined"
+    assert word(single(0.2), LOSS) == "different"
+
+
+def test_holm_is_that_of_the_textbook():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+
+def test_a_refusal_is_no_comparison_and_all_others_are_counted():
+    found = [single(0.6), single(0.0), refused("other images")]
+    [verdicts] = judge((found, SPEED))
+    assert [one.word for one in verdicts] == ["different", "undetermined", "not compared"]
+    assert {one.comparisons for one in verdicts} == {2}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scatter"), [((3, 3), (0.03, 0.003)), ((5, 5), (0.01, 0.01)), ((3, 6), (0.01, 0.03))]
+)
+def test_one_in_twenty_of_equal_arms_is_called_faster_or_slower(sizes, scatter):
+    rng, false = np.random.default_rng(0), 0
+    for _ in range(1000):
+        a, b = (arm(s * rng.standard_normal(n)) for n, s in zip(sizes, scatter, strict=True))
+        false += word(contrast(a, b)) in ("faster", "slower")
+    assert false / 1000 <= 0.065
+
+
+def test_a_table_of_equal_arms_has_a_false_verdict_once_in_twenty():
+    rng, false = np.random.default_rng(1), 0
+    for _ in range(400):
+        base, *others = (arm(0.01 * rng.standard_normal(3)) for _ in range(8))
+        [verdicts] = judge(([contrast(base, other) for other in others], SPEED))
+        false += any(one.word in ("faster", "slower") for one in verdicts)
+    assert false / 400 <= 0.07
+
+
+def test_five_runs_per_arm_find_a_3_percent_regression():
+    rng = np.random.default_rng(4)
+    found = [
+        word(contrast(*(arm(m + 0.01 * rng.standard_normal(5)) for m in (0, -math.log(1.03)))))
+        for _ in range(300)
+    ]
+    assert found.count("slower") / 300 >= 0.9
