@@ -71,7 +71,7 @@ def pair(
     form: str | None = None,
     identical: bool = False,
     named: bool = False,
-    draws: int = 120,
+    draws: int = 100,
 ) -> Scenario:
     """Return the scenario of one run a side, as run folders or as logs of one form.
 

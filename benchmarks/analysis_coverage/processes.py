@@ -101,11 +101,17 @@ def drifting(rng: Rng, n: int, *, by: float = 0.1) -> Durations:
 
 
 def cyclic(rng: Rng, n: int, *, period: float, by: float = 0.1) -> Durations:
-    """Durations that swing by `by` to either side with a period of so many records."""
+    """Durations that swing by `by` to either side with a period of so many records.
+
+    Fewer than eight cycles do not show that the swing comes again: then it counts as lasting.
+    """
     phase = rng.uniform(0, 2 * np.pi)
     swing = 1 + by * np.sin(2 * np.pi * np.arange(n) / period + phase)
     return Durations(
-        values=white(rng, n, cv=0.01).values * swing, mean=1.0, sd=by * period / n / np.pi
+        values=white(rng, n, cv=0.01).values * swing,
+        mean=1.0,
+        sd=by * period / n / np.pi,
+        lasting=n < 8 * period,
     )
 
 

@@ -40,7 +40,7 @@ def of_run(name: str, process: Process, **fields: object) -> Scenario:
         path = write_run(folder / "run", Run(seconds=found.values, **fields))  # type: ignore[arg-type]
         return Case(argv=["speed", str(path)], truths={"": truth_of(found)})
 
-    return Scenario(topic="rate of one run", name=name, kind="rate", make=make, draws=120)
+    return Scenario(topic="rate of one run", name=name, kind="rate", make=make, draws=100)
 
 
 def warmed_up(rng: Rng, n: int, *, head: int, times: float) -> Durations:

@@ -32,7 +32,7 @@ def white(rng: Rng) -> Durations:
 
 def pair(
     name: str, a: Process, b: Process, *, ratio: float | None = None, scatter: float = 0.0,
-    batch: int = 64, draws: int = 120, note: str = "",
+    batch: int = 64, draws: int = 100, note: str = "",
 ) -> Scenario:  # fmt: skip
     """Return the scenario of one run a side; `ratio` is how much faster b's recipe is.
 
