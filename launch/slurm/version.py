@@ -35,7 +35,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class VersionNote:
     """A behaviour of some versions; `setting` is text in `scontrol show config` that it needs."""
 
     versions: VersionRange
@@ -44,42 +44,42 @@ class Change:
 
 
 CHANGES = (
-    Change(
+    VersionNote(
         versions=VersionRange(until="23.02"),
         text="a job whose --output folder does not exist fails before its first line",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="22.05", until="23.11"),
         text="srun does not inherit --cpus-per-task; jobs here pass it on",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="23.11", until="26.05"),
         text="srun refuses --ntasks-per-gpu in a job with --cpus-per-task or --gpus-per-task",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="24.05"),
         setting="enable_stepmgr",
         text="the first node of a job starts its steps: a job that loses it loses all steps",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="24.11"),
         text="srun --gpus=N gives a step N GPUs in all, whatever the job has per node",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="24.11"),
         setting="OOMKillStep",
         text="a process that runs out of memory ends its whole step on all nodes",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(until="25.05.3"),
         text="with --time-min, backfill may cut the time limit down to it",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="25.05"),
         setting="cgroup/v1",
         text="cgroup v1 is deprecated",
     ),
-    Change(
+    VersionNote(
         versions=VersionRange(since="26.05"),
         text="sbatch refuses --gres=gpu together with --gpus-per-node; site_flags may use one only",
     ),

@@ -1,6 +1,7 @@
 """The JSON of the commands that compare runs, for every archive of docs/measurements."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,9 @@ COMMANDS = ("speed", "loss", "cells", "runs", "cost")
 
 def text(archive: Path) -> str:
     """Return a section for each command on an archive, and for each row of its JSON."""
-    return "".join(part for command in COMMANDS for part in _sections(command, archive))
+    found = "".join(part for command in COMMANDS for part in _sections(command, archive))
+    # The folder to which an archive is unpacked has a random name.
+    return re.sub(r"/[^\s\"]*/ditbench-\w+/", "UNPACKED/", found)
 
 
 def _sections(command: str, archive: Path) -> Iterator[str]:
