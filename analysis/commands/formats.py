@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from analysis.measure.clocks import available_clocks
-from analysis.read.columns import ALIASES
+from analysis.read.vocabulary import ALIASES
 from analysis.read.find import read_all
 from analysis.read.formats.lines import FORMATS
 from analysis.table import put, remark

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from analysis.measure.clocks import Intervals, choose_clocks, intervals
+from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
 from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog, kept_with_log
@@ -97,6 +97,8 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     if len(found.seconds):
         result = steady(found.seconds, found.attempt)
         result = replace(result, seconds=widened(result.seconds, found.rounding_s))
+        if why_uncertain(log, clock=clock):
+            result = replace(result, seconds=replace(result.seconds, low=None, high=None))
         remark = _kept_remark(log.name, result, left_out=found.left_out)
     else:
         result = None

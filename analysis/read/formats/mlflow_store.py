@@ -16,7 +16,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from analysis.read.columns import preferred
+from analysis.read.vocabulary import preferred
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.run_log import RunLog
 from configs.files import read_lines, read_text

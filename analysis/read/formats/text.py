@@ -1,110 +1,274 @@
-"""Read a text log: the rows of the format that is trusted most become runs."""
+"""Read a text log by the candidate that explains most of it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from analysis.read import assemble
 from analysis.read.assemble import Placed
-from analysis.read.columns import Rows
+from analysis.read.columns import Rows, join
+from analysis.read.epochs import through_epochs
 from analysis.read.formats import lines
 from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
 from analysis.read.run_log import RunLog
+from analysis.read.text.fields import Kind, kinds_of
+from analysis.read.text.infer import Inferred, alone, infer
+from analysis.read.text.judge import Judged, judge
 from analysis.read.text.patterns import Format
-from analysis.read.text.scan import last_drawings, scan
+from analysis.read.text.pieces import Piece, pieces, sample
+from analysis.read.text.scan import Found, last_drawings, scan
+from analysis.read.vocabulary import is_evaluation
 
-FEWEST_STEPS, FEWEST_PAIRS = 3, 10
+# Lines that belong to a record are as many as those that open it, within this share.
+AS_MANY = 0.2
+MOST_SIDES = 12
+TRIED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A format, and those of the lines beside its own: other numbers of a record, evaluations."""
+
+    key: str
+    format: Format
+    sides: tuple[Inferred, ...] = ()
+    inferred: Inferred | None = None
+
+    @property
+    def formats(self) -> list[tuple[str, Format]]:
+        """The formats to read, by key."""
+        bars = [(lines.BARS.name, lines.BARS)] if self.format is lines.TRAINER else []
+        beside = [(f"side {place}", side.format) for place, side in enumerate(self.sides)]
+        return [(self.key, self.format), *bars, *beside]
 
 
 def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[RunLog]:
-    """Return the runs in a text file, by the first format with losses, else with steps.
+    """Return the runs in a text file by the best candidate; a user's `own` is the only one."""
+    if own:
+        found, remarks = [Candidate(key="own", format=own[0])], ()
+    else:
+        found, remarks = candidates(sample(path))
+    for candidate in found[:TRIED]:
+        logs = _read(path, candidate, name=name)
+        if logs:
+            return [
+                replace(log, remarks=(*(f"{log.name}: {r}" for r in remarks), *log.remarks))
+                if log is logs[0] else log
+                for log in logs
+            ]  # fmt: skip
+    return []
 
-    A user's `own` format is the only one tried.
-    """
-    formats = own or lines.FORMATS
-    found = scan(path, formats)
-    known = _format_of(found, formats)
-    if known is None:
+
+def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Return the candidates for a sample of a file, the best first, and remarks on the others."""
+    numbered = dict(_numbered_lines(some))
+    kinds = kinds_of(numbered.items())
+    inferred = infer(kinds, lines.DIALECTS, numbered)
+    tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
+    for number, one in enumerate(inferred):
+        if one.has_axis:
+            sides = _sides(one, inferred)
+            tried.append(Candidate(key=f"kind {number}", format=one.format, sides=sides, inferred=one))
+    found = scan(some, list({key: known for one in tried for key, known in one.formats
+                             if not key.startswith("side")}.items()))  # fmt: skip
+    judged: list[tuple[Judged, Candidate]] = []
+    for one in tried:
+        beside = scan(some, one.formats[1:]) if one.sides else found
+        placed = _placed(one, found, beside)
+        if placed is not None:
+            matched = found.matched.get(one.key, 0) + sum(
+                beside.matched.get(key, 0) for key, _ in one.formats[1:] if one.sides
+            )
+            judged.append(
+                (judge(one.key, one.format, placed, matched=matched, numbered=len(numbered)), one)
+            )
+    judged.sort(key=lambda pair: -pair[0].score)
+    best = [one for verdict, one in judged if verdict.score > 0]
+    return best, _disagreement([pair for pair in judged if pair[0].score > 0])
+
+
+def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]:
+    """Return a remark on the next best candidate if it has lines of its own."""
+    if len(judged) < 2 or judged[0][1].inferred is None:
+        return ()
+    best = judged[0][1]
+    seen = set(best.inferred.kind.lines) if best.inferred else set[int]()
+    for verdict, one in judged[1:]:
+        if one.inferred and seen.isdisjoint(one.inferred.kind.lines) and verdict.rows > 1:
+            if one.inferred.has_loss and one.inferred not in best.sides:
+                shape = " ".join(field.name for field in one.inferred.kind.fields[:4])
+                return (f"lines of another kind are not read: {shape!r} ...",)
+    return ()
+
+
+def _numbered_lines(some: Sequence[Piece]) -> list[tuple[int, str]]:
+    found = []
+    number = 0
+    for piece in some:
+        for line in piece.text.split(b"\n"):
+            number += 1
+            if re.search(rb"\d", line[:2000]):
+                found.append((number, line[:2000].decode("latin-1")))
+    return found
+
+
+def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
+    """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
+    found: list[Inferred] = []
+    count = len(main.kind.rows)
+    for one in every:
+        if one.kind is main.kind or any(one.kind is other.kind for other in found):
+            continue
+        is_of_record = not one.has_axis and abs(len(one.kind.rows) - count) <= max(AS_MANY * count, 1)
+        if (is_of_record and not main.has_loss) or one.has_evaluation:
+            found.append(one)
+    if not main.has_loss and not any(one.has_loss for one in found):
+        found = [alone(one) for one in found] if len(found) == 1 else found
+    return tuple(found[:MOST_SIDES])
+
+
+def _read(path: Path, candidate: Candidate, *, name: str) -> list[RunLog]:
+    found = scan(pieces(path), candidate.formats)
+    placed = _placed(candidate, found, found)
+    if placed is None or not len(placed.rows):
         return []
-    rows, remarks = assemble.one_rank(found[known.name])
-    placed = on_one_axis(rows) if known is MLPERF else _placed(known, rows, found)
-    if not len(placed.rows):
-        return []
+    known = candidate.format
     logs = assemble.assemble(placed, path=path, name=name, kind=known.name)
+    counts = (sum(found.matched.values()), found.lines)
     if known is MLPERF and len(logs) == 1:
-        events = (*events_of(found[known.name]), *logs[0].events)
+        rows = found.rows(candidate.key)
+        events = (*events_of(rows), *logs[0].events) if rows is not None else logs[0].events
         evaluations = placed.evaluations
         logs = [replace(logs[0], facts=facts_of(path), events=events, evaluations=evaluations)]
-    remarks += placed.remarks
+    remarks = list(placed.remarks)
     if placed.axis != "step":
         what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
         remarks.append(f"the axis counts {what}")
+    if candidate.key == "own":
+        remarks.append(f"the pattern reads {counts[0]:,} of {counts[1]:,} lines")
     return [
-        replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))
+        replace(
+            log,
+            lines_read=counts,
+            remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks),
+        )
         for log in logs
     ]
 
 
-def _format_of(found: Mapping[str, Rows], formats: Sequence[Format]) -> Format | None:
-    """Return the first format that has losses, else the first with some steps."""
-    present = [known for known in formats if known.name in found]
-    trained = (known for known in present if _has_losses(known, found[known.name]))
-    stepped = (known for known in present if _has_steps(known, found[known.name]))
-    return next(trained, None) or next(stepped, None)
-
-
-def _has_losses(known: Format, rows: Rows) -> bool:
+def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
+    """Return the rows of a candidate with a step: their own, a bar's, else epochs or images."""
+    rows, known = found.rows(candidate.key), candidate.format
+    if rows is None:
+        return None
+    rows, remarks = assemble.one_rank(rows)
     if known is MLPERF:
-        return any(name.startswith("axis_") for name in rows.columns)
-    if known is lines.STEP_LOSS:
-        return len(rows) >= FEWEST_PAIRS and bool((np.diff(rows["step"]) > 0).all())
-    has_axis = known is lines.TRAINER or "step" in rows or "epoch" in rows
-    return has_axis and not np.isnan(rows["loss"]).all()
-
-
-def _has_steps(known: Format, rows: Rows) -> bool:
-    axis = rows["step" if "step" in rows else "images"]
-    if known is lines.KEY_VALUE:
-        return False
-    return len(np.unique(axis[~np.isnan(axis)])) >= FEWEST_STEPS
-
-
-def _placed(known: Format, rows: Rows, found: Mapping[str, Rows]) -> Placed:
-    """Return rows with a step: their own, a bar's, else epochs, images or a count of losses."""
+        placed = on_one_axis(rows)
+        return replace(placed, remarks=[*remarks, *placed.remarks])
+    remarks += known.remarks
     if "record" in rows:
         number = np.cumsum(~np.isnan(rows["record"])) - 1
         rows = rows.take(number >= 0).merged(number[number >= 0])
     if known is lines.TRAINER:
-        return _placed_by_bars(rows, found.get(lines.BARS.name))
+        return _placed_by_bars(rows, found.rows(lines.BARS.name), remarks)
     if known.is_redrawn:
-        rows = _training_bar(rows)
-    for column, axis in (("step", "step"), ("images", "sample"), ("epoch", "epoch")):
+        rows = last_drawings(assemble.main_group(rows))
+    elif known is lines.KERAS:
+        rows = rows.take(rows["within"] == rows["group"])
+    rows, axis = _on_axis(rows, known)
+    if axis is None:
+        return None
+    is_epochwise = axis != "epoch" and "epoch" in rows
+    if is_epochwise or "bar_s" in rows:
+        rows, remark = through_epochs(rows)
+        remarks += [remark] if remark else []
+    rows = _with_sides(rows, candidate.sides, beside, axis=axis)
+    return Placed(rows=rows, axis=axis, remarks=remarks, uncertain=_uncertain(rows, axis),
+                  unit_is_known=_unit_is_known(candidate))  # fmt: skip
+
+
+def _on_axis(rows: Rows, known: Format) -> tuple[Rows, str | None]:
+    for column, axis in (("step", known.axis), ("images", "sample"), ("epoch", "epoch")):
         if column in rows:
             rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
-            rows = rows.replace(step=np.ceil(rows[column]))
-            if axis == "step" and "epoch" in rows and known.epochs_from is None:
-                rows = assemble.through_epochs(rows)
-            return Placed(rows=rows, axis=axis)
-    return Placed(rows=Rows({}))
+            rows = rows.take(rows[column] < 2**53)
+            if axis == "sample":
+                rows = rows.replace(images=rows[column])
+            return rows.replace(step=np.ceil(rows[column])), axis
+    return rows, None
 
 
-def _placed_by_bars(rows: Rows, bars: Rows | None) -> Placed:
+def _unit_is_known(candidate: Candidate) -> bool:
+    """Whether a printed time has its unit or the form of a clock."""
+    if candidate.inferred is None:
+        return True
+    columns = dict(candidate.format.groups.values())
+    fields = candidate.inferred.kind.fields
+    told = [one for one in fields if one.unit.strip() or one.form == "clock"]
+    return "duration_s" not in columns or any("s" in one.unit or one.form == "clock" for one in told)
+
+
+def _uncertain(rows: Rows, axis: str) -> dict[str, str]:
+    """Return what is uncertain if an evaluation stands in every interval between two rows."""
+    if axis != "step" or "evaluated" not in rows:
+        return {}
+    counts = np.diff(rows["evaluated"][~np.isnan(rows["loss"])])
+    if len(counts) and (counts > 0).mean() > 0.9 and "time" in rows:
+        return {"time": "every interval holds an evaluation: training alone is not timed"}
+    return {}
+
+
+def _with_sides(rows: Rows, sides: Sequence[Inferred], found: Found, *, axis: str) -> Rows:
+    """Return rows with those of the lines beside them, each at the step that it belongs to."""
+    parts = [rows]
+    has_loss = "loss" in rows
+    marks = np.zeros(len(rows))
+    for number, side in enumerate(sides):
+        other = found.rows(f"side {number}")
+        if other is None or not len(rows):
+            continue
+        kept = [
+            name for name in other.columns
+            if name in ("line", "place", "end", "time") or is_evaluation(name)
+            or not (side.has_axis or name in rows.columns or name in ("epoch", "step", "of"))
+        ]  # fmt: skip
+        place = np.searchsorted(rows["place"], other["place"]) - 1
+        if not has_loss and len(other) and other["place"][0] < rows["place"][0]:
+            place = place + 1
+        inside = (place >= 0) & (place < len(rows))
+        at = np.clip(place, 0, len(rows) - 1)
+        if side.has_evaluation:
+            marks += np.bincount(np.clip(place + 1, 0, len(rows)), minlength=len(rows) + 1)[:-1]
+        if not side.has_evaluation and not has_loss:
+            kept = [name for name in kept if name not in ("line", "place", "end", "time")]
+        step = rows["step"][at]
+        columns = {name: other[name] for name in kept} | {"step": step}
+        columns |= {n: rows[n][at] for n in ("place", "end", "line") if n not in columns}
+        parts.append(Rows(columns).take(inside))
+    if marks.any() and axis == "step":
+        parts[0] = rows.replace(evaluated=np.cumsum(marks))
+    whole = join(parts)
+    order = np.argsort(whole["place"], kind="stable")
+    return whole.take(order)
+
+
+def _placed_by_bars(rows: Rows, bars: Rows | None, remarks: list[str]) -> Placed:
     """Return the Trainer's rows with the step and clock of the bar before each, else counted."""
     # The last row has the mean loss of the whole training.
-    rows = rows.take(~np.isnan(rows["loss"]) & np.isnan(rows["train_runtime"]))
+    rows = rows.take(np.isnan(rows["train_runtime"]))
+    rows = rows.take(~np.all([np.isnan(rows[n]) for n in rows.columns if n == "loss" or
+                              is_evaluation(n)] or [np.ones(len(rows))], axis=0))  # fmt: skip
     if "step" in rows and (rows["step"] > 0).any():
-        return Placed(rows=rows)
+        return Placed(rows=rows.take(rows["step"] >= 0), remarks=remarks)
     if bars is None:
-        remark = "the log names no steps: losses are counted instead"
-        return Placed(rows=rows.replace(step=np.arange(1.0, len(rows) + 1)), remarks=[remark])
-    bars = _training_bar(bars)
+        count = np.maximum(np.cumsum(~np.isnan(rows["loss"])), 1.0)
+        remarks = [*remarks, "the log names no steps: losses are counted instead"]
+        return Placed(rows=rows.replace(step=count), axis="unit", remarks=remarks)
+    bars, _ = through_epochs(last_drawings(assemble.main_group(bars)))
     before = np.maximum(np.searchsorted(bars["place"], rows["place"]) - 1, 0)
     rows = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
-    return Placed(rows=rows, remarks=["steps and clock are those of the bar before each loss"])
-
-
-def _training_bar(rows: Rows) -> Rows:
-    """Return the last drawings of the training's bar, counted through its epochs."""
-    return assemble.through_epochs(last_drawings(assemble.main_group(rows)))
+    remarks = [*remarks, "steps and clock are those of the bar before each loss"]
+    return Placed(rows=rows, remarks=remarks)
