@@ -137,6 +137,8 @@ def _log(
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:
             merged = merged.replace(images=merged["step"] * float(batch))
+    if placed.axis == "step" and (batch := _only(_each(merged))):
+        facts.setdefault("global_batch_size", batch)
     log = make_log(merged, of, path=path, name=name, kind=kind)
     if not len(log) or not log.values:
         return []
@@ -169,6 +171,13 @@ def _only(batch: Floats) -> int | None:
     found = np.unique(batch[np.isfinite(batch)])
     is_whole = len(found) == 1 and found[0] > 0 and found[0] == np.floor(found[0])
     return int(found[0]) if is_whole else None
+
+
+def _each(rows: Rows) -> Floats:
+    """Return the images between rows over the steps between them."""
+    known = np.flatnonzero(np.isfinite(rows["images"]))
+    steps, images = np.diff(rows["step"][known]), np.diff(rows["images"][known])
+    return images[steps > 0] / steps[steps > 0]
 
 
 def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:

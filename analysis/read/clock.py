@@ -26,6 +26,9 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
         elif "step_s" in columns and "time" not in columns:
             # That of a step within the epoch, which is not the axis.
             del columns["step_s"]
+    if "interval_s" in columns:
+        # Of a user's pattern: seconds since the line before.
+        columns.setdefault("elapsed_s", np.cumsum(np.nan_to_num(columns.pop("interval_s"))))
     times = columns.pop("duration_s", None)
     if times is None:
         return Rows(columns), uncertain
@@ -37,7 +40,7 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
     values, steps = times[at], np.diff(rows["step"][at])
     passed = _unwrapped(values)
     rises = float((np.diff(passed) >= 0).mean())
-    if rises > RISES and len(at) > 2 and passed[-1] > 1.5 * max(passed[0], 1e-9):
+    if rises > RISES and len(at) > 2 and passed.max() > 1.5 * passed.min():
         clock = times.copy()
         clock[at] = passed
         columns.setdefault("elapsed_s", clock)

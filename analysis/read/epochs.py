@@ -30,7 +30,7 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     if not len(rises) or falls.mean() < 0.5:
         return rows, None
     lengths, is_certain = _lengths(step[known], epoch[known], of[known])
-    first = 0.0 if epoch[known].min() == 0 else 1.0
+    first = _first(epoch[known], rows["epochs"][known], step[known], of[known])
     middle = float(np.median([*lengths.values()]))
     named = np.array(sorted(lengths))
     ends = np.concatenate([[0.0], np.cumsum([lengths[number] for number in named.tolist()])])
@@ -39,6 +39,19 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     before = ends[at] + middle * np.maximum(np.nan_to_num(epoch, nan=first) - first - at, 0)
     remark = None if is_certain else "the length of an epoch is not printed; it is that of its lines"
     return rows.replace(step=step + np.floor(before)), remark
+
+
+def _first(epoch: Floats, epochs: Floats, step: Floats, of: Floats) -> float:
+    """Return the number of the first epoch: 0 if the log has it, or if the one before `epochs` ended.
+
+    The latter is that of a log that begins with a resume.
+    """
+    if epoch.min() == 0:
+        return 0.0
+    is_last = epoch == epoch.max()
+    has_ended = bool((step[is_last] >= 0.97 * of[is_last]).any())
+    total = epochs[~np.isnan(epochs)]
+    return 0.0 if len(total) and epoch.max() == total.max() - 1 and has_ended else 1.0
 
 
 def _lengths(step: Floats, epoch: Floats, of: Floats) -> tuple[dict[float, float], bool]:

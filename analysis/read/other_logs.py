@@ -67,6 +67,8 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
 
 def is_binary(start: bytes) -> bool:
     """Whether a file's first bytes are not text: weights, images, pickles."""
+    # A file that was cut while it was written to begins with zeros.
+    start = start.lstrip(b"\0")
     if not start:
         return True
     odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")

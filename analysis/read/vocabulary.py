@@ -13,9 +13,12 @@ ALIASES = {
         "step", "global step", "trainer global step", "train global step", "_step", "iteration",
         "iter", "steps", "current steps", "step num", "global steps", "n iter", "batches",
         "train step", "training step", "train iter", "global iter", "num updates", "iterations",
-        "iters", "it", "update", "updates", "completed step",
+        "iters", "it", "update", "updates", "completed step", "iteration step", "iter num", "step id",
+        "batch id", "batch idx", "batch num", "timesteps", "total timesteps", "num timesteps",
+        "timestep", "env steps", "frames",
     ),
     "epoch": ("epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch"),
+    "episode": ("episode", "episodes"),
     "loss": (
         "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
         "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",
@@ -117,7 +120,7 @@ def is_evaluation(name: str) -> bool:
 def is_loss(name: str) -> bool:
     """Whether a name that `ALIASES` does not know is one of a training loss."""
     words = key_of(name).split()
-    return "loss" in (words[-1:] or words) or words[:1] == ["loss"]
+    return any(word.endswith("loss") for word in words) or words[:1] == ["loss"]
 
 
 def scale_of(unit: str) -> float | None:

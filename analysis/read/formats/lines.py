@@ -24,7 +24,7 @@ DIALECTS = tuple(
         ("MaxText", r"completed step: ", {"seconds": "step_s"}, "step"),
         ("detectron2", r"\biter: \d+ .*total_loss: ", {"time": "step_s"}, "step"),
         ("BasicSR", r"\[epoch: *\d+, iter:", {}, "step"),
-        ("mmengine", r"(?:Epoch|Iter)(?:\(train\))? *\[ *\d+(?:\]\[ *\d+)?/\d+\]",
+        ("mmengine", r"Epoch(?:\(train\))? *\[\d+\]\[ *\d+/\d+\]|\bIter(?:\(train\))? *\[ *\d+/\d+\]",
          {"time": "step_s"}, "step"),
         ("MetricLogger", r"Epoch: ?\[\d+\] ?\[ *\d+/\d+\]", {"time": "step_s"}, "step"),
         ("timm", r"Train: \d+ \[ *\d+/\d+",

@@ -30,7 +30,8 @@ NO_COLUMNS: Mapping[str, str] = {}
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
 # The axes that a file may have, each with what a step is then.
-_AXES = (("step", "step"), ("epoch", "epoch"), ("images", "sample"), ("Progress/kimg", "sample"))
+_AXES = (("step", "step"), ("epoch", "epoch"), ("images", "sample"),
+         ("Progress/kimg", "sample"), ("episode", "episode"))
 
 
 def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
@@ -210,7 +211,7 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    return any(column_of(name) in ("step", "epoch", "images", "batch") for name in names)
+    return any(column_of(name) in ("step", "epoch", "images", "batch", "episode") for name in names)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:

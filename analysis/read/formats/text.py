@@ -125,8 +125,10 @@ def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
         is_of_record = not one.has_axis and abs(len(one.kind.rows) - count) <= max(AS_MANY * count, 1)
         if (is_of_record and not main.has_loss) or one.has_evaluation:
             found.append(one)
+    found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):
-        found = [alone(one) for one in found] if len(found) == 1 else found
+        others = [one for one in map(alone, found) if one.has_loss]
+        found = [*others, *found] if len(others) == 1 else found
     return tuple(found[:MOST_SIDES])
 
 
@@ -168,7 +170,6 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
     if known is MLPERF:
         placed = on_one_axis(rows)
         return replace(placed, remarks=[*remarks, *placed.remarks])
-    remarks += known.remarks
     if "record" in rows:
         number = np.cumsum(~np.isnan(rows["record"])) - 1
         rows = rows.take(number >= 0).merged(number[number >= 0])
@@ -178,6 +179,8 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
         rows = last_drawings(assemble.main_group(rows))
     elif known is lines.KERAS:
         rows = rows.take(rows["within"] == rows["group"])
+    if known.groups:
+        rows = _evaluations_by_total(rows)
     rows, axis = _on_axis(rows, known)
     if axis is None:
         return None
@@ -186,7 +189,7 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
         rows, remark = through_epochs(rows)
         remarks += [remark] if remark else []
     rows = _with_sides(rows, candidate.sides, beside, axis=axis)
-    return Placed(rows=rows, axis=axis, remarks=remarks, uncertain=_uncertain(rows, axis),
+    return Placed(rows=rows, axis=axis, remarks=remarks, uncertain={**_uncertain(rows, axis), **known.uncertain},
                   unit_is_known=_unit_is_known(candidate))  # fmt: skip
 
 
@@ -199,6 +202,29 @@ def _on_axis(rows: Rows, known: Format) -> tuple[Rows, str | None]:
                 rows = rows.replace(images=rows[column])
             return rows.replace(step=np.ceil(rows[column])), axis
     return rows, None
+
+
+def _evaluations_by_total(rows: Rows) -> Rows:
+    """Return rows of which those with another total, between those of the training, evaluate.
+
+    `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its validation.
+    """
+    of = rows["of"]
+    known = np.flatnonzero(~np.isnan(of))
+    totals, counts = np.unique(of[known], return_counts=True)
+    if not 2 <= len(totals) <= 3 or (np.diff(of[known]) != 0).sum() < len(totals) + 1:
+        return rows
+    other = ~np.isnan(of) & (of != totals[counts.argmax()])
+    loss = rows["loss"]
+    beside = rows.replace(
+        loss=np.where(other, np.nan, loss), val_loss=np.where(other, loss, rows["val_loss"])
+    )
+    # An evaluation stands at the step before it.
+    last = np.maximum.accumulate(np.where(other, -1, np.arange(len(rows))))
+    at = np.where(other & (last >= 0), last, np.arange(len(rows)))
+    kept = ~other | (last >= 0)
+    placed = {name: rows[name][at] for name in ("step", "epoch", "of") if name in rows}
+    return beside.replace(**placed).take(kept)
 
 
 def _unit_is_known(candidate: Candidate) -> bool:

@@ -20,13 +20,15 @@ _UNIT = (
 _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern.decode()})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?)(?![\w:])"
-    rf"|(?<![\w@])(?<!\d[.:])(?P<number>{_NUMBER})(?![.:_-]?\d)"
+    rf"|(?:(?<=\[)\d+-(?=\d))?(?<![\w@])(?<!\d[.:])(?P<number>{_NUMBER})(?![.:_-]?\d)"
     rf"(?P<total>[ \t]*/[ \t]*\d+(?![\w.]))?(?P<unit>{_UNIT})?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
 _ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| [-–] |\. |->|=>|[^\x20-\x7e]+")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
+# Words between a name and its value: `loss so far is 5`.
+_LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
 _NOISE = frozenset(["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in"])
 _MODIFIERS = frozenset(
     ["train", "training", "avg", "average", "mean", "total", "current", "batch", "epoch", "running",
@@ -120,6 +122,7 @@ def _named(gap: str) -> tuple[str, str, int]:
     unit = ""
     if match := _UNIT_IN_NAME.fullmatch(head[-80:]):
         head, unit = head[: -len(match[2]) - 2].rstrip(), match[2]
+    head = _LINKS.sub("", head)
     ends = [end.end() for end in _ENDS.finditer(head)]
     start = ends[-1] if ends else 0
     words = head[start:].split()

@@ -114,8 +114,8 @@ def _meaning(one: Field, dialect: Dialect | None) -> tuple[str, float]:
 
 def _columns(
     kind: Kind, dialect: Dialect | None, *, is_whole: bool
-) -> tuple[dict[int, tuple[str, float]], list[str]]:
-    """Return the column and factor of each field that is kept, and remarks on losses not known."""
+) -> tuple[dict[int, tuple[str, float]], str | None]:
+    """Return the column and factor of each field that is kept, and a doubt about the loss."""
     found: dict[int, tuple[str, float]] = {}
     for place, one in enumerate(kind.fields):
         column, factor = _meaning(one, dialect)
@@ -127,18 +127,19 @@ def _columns(
         for old in own:
             del found[old]
         found[place] = (column, factor)
-    remarks = []
-    if not any(column == "loss" for column, _ in found.values()):
+    doubt = None
+    if not any(column == "loss" for column, _ in found.values()) and is_whole:
         others = [
-            place for place in found
+            place
+            for place in found
             if is_loss(kind.fields[place].name) and not is_evaluation(kind.fields[place].name)
         ]
-        if len(others) == 1 and is_whole:
+        if others:
             found[others[0]] = ("loss", 1.0)
-        elif others:
-            names = ", ".join(kind.fields[place].name for place in others[:4])
-            remarks.append(f"several losses and none is the whole: {names}")
-    return found, remarks
+        if len(others) > 1:
+            names = [kind.fields[place].name for place in others[:4]]
+            doubt = f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
+    return found, doubt
 
 
 def _inferred(
@@ -153,12 +154,12 @@ def _inferred(
     has_axis = step is not None or any(
         _meaning(one, dialect)[0] in ("epoch", "images") for one in kind.fields
     )
-    columns, remarks = _columns(kind, dialect, is_whole=has_axis or is_alone)
+    columns, doubt = _columns(kind, dialect, is_whole=has_axis or is_alone)
     groups: dict[str, tuple[str, float]] = {}
     parts = []
     for place, one in enumerate(kind.fields):
         if place == step:
-            part = _value(one, rb"(?P<step>[\d,]{1,18})(?![\d.])", total=rb"(?P<of>\d{1,15})")
+            part = _value(one, rb"(?:\d{1,15}-)?(?P<step>[\d,]{1,18})(?![\d.])", total=rb"(?P<of>\d{1,15})")
         elif place in columns and len(groups) < 90:
             column, factor = columns[place]
             name = "epoch" if column == "epoch" else f"g{place}"
@@ -184,7 +185,7 @@ def _inferred(
             pattern=re.compile(rb"\n" + outside + b"".join(parts)),
             groups=groups,
             axis=axis,
-            remarks=tuple(remarks),
+            uncertain={"loss": doubt} if doubt else {},
         ),
         kind=kind,
         has_axis=has_axis,

@@ -13,7 +13,7 @@ FEWEST_STEPS = 3
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
 LEAST_LOSSES = 0.3
-_AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": 0.0}
+_AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": -3.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def _score(rows: Rows, axis: str, *, share: float) -> tuple[float, str]:
     losses = float((~np.isnan(rows["loss"])).mean())
     has_loss = losses >= LEAST_LOSSES
     is_evaluated = any(is_evaluation(name) for name in rows.columns)
-    has_total = bool((~np.isnan(rows["of"])).any() or (~np.isnan(rows["group"])).any())
+    has_total = any((~np.isnan(rows[name])).any() for name in ("of", "group", "epochs"))
     is_measured = any(
         name in rows for name in ("images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
                                   "duration_s", "elapsed_s", "train_s", "lr")

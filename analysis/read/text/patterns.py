@@ -58,7 +58,7 @@ class Format:
     heads: tuple[str, ...] = ("rank", "time")
     is_redrawn: bool = False
     axis: str = "step"
-    remarks: tuple[str, ...] = ()
+    uncertain: Mapping[str, str] = field(default_factory=dict)
 
     def columns(self, matches: Sequence[re.Match[bytes]]) -> dict[str, Floats]:
         """Return the columns [n] of the rows at `n` matches."""
