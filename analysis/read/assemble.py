@@ -50,13 +50,14 @@ def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
 
 
 def main_group(rows: Rows) -> Rows:
-    """Return the training's bar: the one with the most steps, among those with losses if any."""
+    """Return the training's bar: of those with losses, if any, the one that lasted longest."""
     if "group" not in rows or (rows["group"] == rows["group"][0]).all():
         return rows
-    trained = np.unique(rows["group"][~np.isnan(rows["loss"])])
-    groups = trained if len(trained) else np.unique(rows["group"])
-    best = max(groups[-1000:], key=lambda g: (len(np.unique(rows["step"][rows["group"] == g])), g))
-    return rows.take(rows["group"] == best)
+    group, passed = rows["group"], np.nan_to_num(rows["bar_s"])
+    trained = np.unique(group[~np.isnan(rows["loss"])])
+    groups = trained if len(trained) else np.unique(group)
+    best = max(groups[-1000:], key=lambda g: (float(passed[group == g].max()), g))
+    return rows.take(group == best)
 
 
 def assemble(

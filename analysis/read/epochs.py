@@ -37,7 +37,7 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     at = np.searchsorted(named, np.nan_to_num(epoch, nan=first))
     # Epochs that are not in the log are as long as the others.
     before = ends[at] + middle * np.maximum(np.nan_to_num(epoch, nan=first) - first - at, 0)
-    remark = None if is_certain else "the length of an epoch is not printed; it is that of its lines"
+    remark = None if is_certain else "the length of an epoch is not known: it counts to its last line"
     return rows.replace(step=step + np.floor(before)), remark
 
 

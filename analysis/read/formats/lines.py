@@ -72,7 +72,8 @@ BARS = Format(
     name="tqdm",
     tokens=(b"<",),
     pattern=re.compile(
-        rb"(?:\n(?![^\n|]{0,200}?%b)(?P<before>[^\n|]{0,200}))?+\|[^\n|]{0,300}\|[ \t]*"
+        rb"(?:\n(?![^\n|]{0,200}?%b)(?P<before>[^\n|]{0,200}?)(?=\||\d%%[ \t]*\d))?+"
+        rb"(?:\|[^\n|]{0,300}\||\d%%)[ \t]*"
         rb"(?P<step>\d{1,15})/(?P<group>\d{1,15}) "
         rb"\[(?P<bar_clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
         rb"(?:, *(?P<per_s>[.\d]+(?:s/ ?\w+|\w+/s)))?(?P<pairs>[^\]\n]{0,400})\]" % _NOT_TRAINING

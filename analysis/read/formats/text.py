@@ -1,6 +1,7 @@
 """Read a text log by the candidate that explains most of it."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from analysis.read.epochs import through_epochs
 from analysis.read.formats import lines
 from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
 from analysis.read.run_log import RunLog
-from analysis.read.text.fields import Kind, kinds_of
+from analysis.read.text.fields import kinds_of
 from analysis.read.text.infer import Inferred, alone, infer
-from analysis.read.text.judge import Judged, judge
+from analysis.read.text.judge import LEAST_REGULAR, Judged, judge, regularity
 from analysis.read.text.patterns import Format
 from analysis.read.text.pieces import Piece, pieces, sample
 from analysis.read.text.scan import Found, last_drawings, scan
+from analysis.read.text.teach import propose
 from analysis.read.vocabulary import is_evaluation
 
 # Lines that belong to a record are as many as those that open it, within this share.
@@ -30,11 +32,16 @@ TRIED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A format, and those of the lines beside its own: other numbers of a record, evaluations."""
+    """A format, and those of lines beside its own.
+
+    `sides` are other numbers of a record, and evaluations; `stages` are lines before or after all
+    lines of the format, of another stage of the training.
+    """
 
     key: str
     format: Format
     sides: tuple[Inferred, ...] = ()
+    stages: tuple[Inferred, ...] = ()
     inferred: Inferred | None = None
 
     @property
@@ -42,7 +49,8 @@ class Candidate:
         """The formats to read, by key."""
         bars = [(lines.BARS.name, lines.BARS)] if self.format is lines.TRAINER else []
         beside = [(f"side {place}", side.format) for place, side in enumerate(self.sides)]
-        return [(self.key, self.format), *bars, *beside]
+        stages = [(f"stage {place}", stage.format) for place, stage in enumerate(self.stages)]
+        return [(self.key, self.format), *bars, *beside, *stages]
 
 
 def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[RunLog]:
@@ -69,18 +77,20 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
     inferred = infer(kinds, lines.DIALECTS, numbered)
     tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
     for number, one in enumerate(inferred):
-        if one.has_axis:
-            sides = _sides(one, inferred)
-            tried.append(Candidate(key=f"kind {number}", format=one.format, sides=sides, inferred=one))
+        if one.has_axis and len(one.kind.rows) > 1:
+            stages = _stages(one, inferred)
+            rest = [other for other in inferred if other not in stages]
+            tried.append(Candidate(key=f"kind {number}", format=one.format, inferred=one,
+                                   sides=_sides(one, rest), stages=stages))  # fmt: skip
     found = scan(some, list({key: known for one in tried for key, known in one.formats
-                             if not key.startswith("side")}.items()))  # fmt: skip
+                             if not key.startswith(("side", "stage"))}.items()))  # fmt: skip
     judged: list[tuple[Judged, Candidate]] = []
     for one in tried:
-        beside = scan(some, one.formats[1:]) if one.sides else found
+        beside = scan(some, one.formats[1:]) if one.inferred else found
         placed = _placed(one, found, beside)
         if placed is not None:
             matched = found.matched.get(one.key, 0) + sum(
-                beside.matched.get(key, 0) for key, _ in one.formats[1:] if one.sides
+                beside.matched.get(key, 0) for key, _ in one.formats[1:] if one.inferred
             )
             judged.append(
                 (judge(one.key, one.format, placed, matched=matched, numbered=len(numbered)), one)
@@ -98,7 +108,7 @@ def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]
     seen = set(best.inferred.kind.lines) if best.inferred else set[int]()
     for verdict, one in judged[1:]:
         if one.inferred and seen.isdisjoint(one.inferred.kind.lines) and verdict.rows > 1:
-            if one.inferred.has_loss and one.inferred not in best.sides:
+            if one.inferred.has_loss and one.inferred not in (*best.sides, *best.stages):
                 shape = " ".join(field.name for field in one.inferred.kind.fields[:4])
                 return (f"lines of another kind are not read: {shape!r} ...",)
     return ()
@@ -113,6 +123,17 @@ def _numbered_lines(some: Sequence[Piece]) -> list[tuple[int, str]]:
             if re.search(rb"\d", line[:2000]):
                 found.append((number, line[:2000].decode("latin-1")))
     return found
+
+
+def _stages(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
+    """Return kinds with the same axis and a loss that stand before or after all lines of a kind."""
+    first, last = min(main.kind.lines), max(main.kind.lines)
+    return tuple(
+        one for one in every
+        if one.has_axis and one.has_loss and main.has_loss and len(one.kind.lines) > 1
+        and one.axis == main.axis
+        and (min(one.kind.lines) > last or max(one.kind.lines) < first)
+    )[:3]  # fmt: skip
 
 
 def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
@@ -181,6 +202,11 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
         rows = rows.take(rows["within"] == rows["group"])
     if known.groups:
         rows = _evaluations_by_total(rows)
+    for number in range(len(candidate.stages)):
+        stage = beside.rows(f"stage {number}")
+        if stage is not None:
+            rows = join([rows, stage])
+            rows = rows.take(np.argsort(rows["place"], kind="stable"))
     rows, axis = _on_axis(rows, known)
     if axis is None:
         return None
@@ -189,7 +215,7 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
         rows, remark = through_epochs(rows)
         remarks += [remark] if remark else []
     rows = _with_sides(rows, candidate.sides, beside, axis=axis)
-    return Placed(rows=rows, axis=axis, remarks=remarks, uncertain={**_uncertain(rows, axis), **known.uncertain},
+    return Placed(rows=rows, axis=axis, remarks=remarks, uncertain={**_uncertain(rows, axis, known), **known.uncertain},
                   unit_is_known=_unit_is_known(candidate))  # fmt: skip
 
 
@@ -198,6 +224,9 @@ def _on_axis(rows: Rows, known: Format) -> tuple[Rows, str | None]:
         if column in rows:
             rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
             rows = rows.take(rows[column] < 2**53)
+            if axis == "epoch" and (np.mod(rows["epoch"], 1) > 0).mean() > 0.5:
+                # Shares of epochs: each line is a count of its own.
+                return rows.replace(step=np.arange(1.0, len(rows) + 1)), "unit"
             if axis == "sample":
                 rows = rows.replace(images=rows[column])
             return rows.replace(step=np.ceil(rows[column])), axis
@@ -237,8 +266,11 @@ def _unit_is_known(candidate: Candidate) -> bool:
     return "duration_s" not in columns or any("s" in one.unit or one.form == "clock" for one in told)
 
 
-def _uncertain(rows: Rows, axis: str) -> dict[str, str]:
+def _uncertain(rows: Rows, axis: str, known: Format) -> dict[str, str]:
     """Return what is uncertain if an evaluation stands in every interval between two rows."""
+    if not {"step_s", "steps_per_s"} & rows.columns.keys() and "tokens_per_s" in rows:
+        if known.name == "key: value":
+            return {"printed": "the log does not say whether its tokens/s are of one device or all"}
     if axis != "step" or "evaluated" not in rows:
         return {}
     counts = np.diff(rows["evaluated"][~np.isnan(rows["loss"])])
@@ -295,6 +327,40 @@ def _placed_by_bars(rows: Rows, bars: Rows | None, remarks: list[str]) -> Placed
         return Placed(rows=rows.replace(step=count), axis="unit", remarks=remarks)
     bars, _ = through_epochs(last_drawings(assemble.main_group(bars)))
     before = np.maximum(np.searchsorted(bars["place"], rows["place"]) - 1, 0)
-    rows = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
-    remarks = [*remarks, "steps and clock are those of the bar before each loss"]
+    step, bar_s = bars["step"][before], bars["bar_s"][before]
+    remark = "steps and clock are those of the bar before each loss"
+    lost = np.flatnonzero(~np.isnan(rows["loss"]))
+    total = float(np.nanmax(bars["group"]))
+    each = round(total / max(len(lost), 1))
+    if regularity(step[lost]) < LEAST_REGULAR and abs(each * len(lost) - total) < max(each, 1):
+        # The two were written apart: every loss stands for as many steps.
+        step = each * np.maximum(np.cumsum(~np.isnan(rows["loss"])), 1.0)
+        order = np.argsort(bars["step"], kind="stable")
+        bar_s = np.interp(step, bars["step"][order], bars["bar_s"][order])
+        remark = f"each loss is that of {each} steps, of the {total:g} of the bar"
+    rows = join([rows.replace(step=step, bar_s=bar_s), bars])
+    rows = rows.take(np.argsort(rows["place"], kind="stable"))
+    remarks = [*remarks, remark]
     return Placed(rows=rows, remarks=remarks)
+
+
+def what_is_unread(path: Path) -> str:
+    """Return a sentence on a text file without a run: its most repeated line, and a pattern."""
+    some = sample(path)
+    numbered = dict(_numbered_lines(some))
+    kinds = kinds_of(numbered.items())
+    proposal = propose(kinds, numbered)
+    if proposal is not None:
+        return (
+            f"text of an unknown format. {proposal.lines} lines are like {proposal.shape!r}; this "
+            f"reads {proposal.read} of them: --pattern {shlex.quote(proposal.pattern)}"
+        )
+    if not kinds:
+        return "text without a number"
+    kind = kinds[0]
+    line = numbered[kind.lines[len(kind.lines) // 2]].strip()[:160]
+    return (
+        f"text of an unknown format: the commonest line with a number is {line!r} "
+        f"({len(kind.lines)} times), and no number in it rises steadily. If it is a log of a "
+        "training, name its numbers: --pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
+    )

@@ -20,11 +20,11 @@ _UNIT = (
 _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern.decode()})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?)(?![\w:])"
-    rf"|(?:(?<=\[)\d+-(?=\d))?(?<![\w@])(?<!\d[.:])(?P<number>{_NUMBER})(?![.:_-]?\d)"
+    rf"|(?:(?<=\[)\d+-(?=\d))?(?<![\w@])(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
     rf"(?P<total>[ \t]*/[ \t]*\d+(?![\w.]))?(?P<unit>{_UNIT})?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
-_ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| [-–] |\. |->|=>|[^\x20-\x7e]+")
+_ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - |\. |->|=>|[^\x20-\x7e]+")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
 # Words between a name and its value: `loss so far is 5`.
@@ -62,8 +62,8 @@ class Field:
 
     @property
     def is_count(self) -> bool:
-        """Whether the value is a whole number without a unit of time."""
-        return self.form == "number" and bool(re.fullmatch(r"[\d,]+", self.text))
+        """Whether the value is a whole number, perhaps one rounded to a few digits: `1.58e+04`."""
+        return self.form == "number" and bool(re.fullmatch(r"[\d,]+|\d\.\d+e\+\d+", self.text))
 
 
 @dataclass(kw_only=True)
@@ -75,6 +75,11 @@ class Kind:
     optional: set[int] = field(default_factory=set)
     rows: list[list[Field]] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether some whole numbers are rounded to a few digits."""
+        return any("e+" in one.text for row in self.rows for one in row if one.is_count)
 
 
 def fields_of(line: str) -> tuple[list[Field], str | None]:

@@ -4,29 +4,21 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from analysis.read.text.fields import Field, Kind
 from analysis.read.text.patterns import Format
-from analysis.read.text.values import STAMP, numbers
 from analysis.read.vocabulary import (
-    ALIASES,
-    column_of,
     is_evaluation,
     is_loss,
     key_of,
     meaning,
     preference,
 )
-from analysis.stats.intervals import Floats
 
 _NUMBER = rb"[-+]?[\d.][\d.,]*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Inf)\w*"
 _CLOCK = rb"(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
 _WORDS_OF_STEP = frozenset(
     ["batch", "batches", "batch idx", "minibatch", "mini batch", "b", "episode", "game", "train"]
 )
-_FRACTION = "steps of a fraction"
-FEWEST_LINES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +42,7 @@ class Inferred:
     format: Format
     kind: Kind
     has_axis: bool
+    axis: str
     has_loss: bool
     has_evaluation: bool
 
@@ -59,8 +52,6 @@ def infer(kinds: Sequence[Kind], dialects: Iterable[Dialect], lines: dict[int, s
     found = []
     phases = {kind.head for kind in kinds if kind.head and is_evaluation(kind.head)}
     for kind in kinds:
-        if len(kind.rows) < FEWEST_LINES:
-            continue
         sample = lines[kind.lines[0]]
         dialect = next((one for one in dialects if one.mark.search(sample)), None)
         steps = _steps_of(kind, dialect)
@@ -159,7 +150,7 @@ def _inferred(
     parts = []
     for place, one in enumerate(kind.fields):
         if place == step:
-            part = _value(one, rb"(?:\d{1,15}-)?(?P<step>[\d,]{1,18})(?![\d.])", total=rb"(?P<of>\d{1,15})")
+            part = _value(one, rb"(?:\d{1,15}-)?(?P<step>\d\.\d+e\+\d+|[\d,]{1,18}(?![\d.]))", total=rb"(?P<of>\d{1,15})")
         elif place in columns and len(groups) < 90:
             column, factor = columns[place]
             name = "epoch" if column == "epoch" else f"g{place}"
@@ -172,6 +163,7 @@ def _inferred(
             continue
         parts.append(b"(?>%b)?" % part if place in kind.optional and place != step else b"(?>%b)" % part)
     names = {column for column, _ in columns.values()}
+    rounded = step is not None and len(kind.fields) == 1 and kind.is_rounded
     outside = b""
     if phases and not (kind.head and is_evaluation(kind.head)):
         outside = rb"(?![^\n]{0,200}?(?<![\w/.-])(?:%b)(?![\w/.]))" % b"|".join(
@@ -185,10 +177,12 @@ def _inferred(
             pattern=re.compile(rb"\n" + outside + b"".join(parts)),
             groups=groups,
             axis=axis,
-            uncertain={"loss": doubt} if doubt else {},
+            uncertain=({"loss": doubt} if doubt else {})
+            | ({"step": "rounded to a few digits, not known exactly"} if rounded else {}),
         ),
         kind=kind,
         has_axis=has_axis,
+        axis=axis if step is not None else "epoch" if "epoch" in names else "sample",
         has_loss="loss" in names,
         has_evaluation=any(is_evaluation(name) for name in names),
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.stats.intervals import Floats
 
-_MONTHS = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAY_TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 STAMP = re.compile(
     rb"(?<![\w:.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
