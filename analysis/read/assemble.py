@@ -18,7 +18,7 @@ from analysis.read.vocabulary import is_evaluation, key_of
 from analysis.stats.intervals import Floats
 
 # Columns that say where a row stands, not what it measures.
-_PLACES = frozenset(["step", "line", "place", "end", "rank", "group", "record", "of", "epochs"])
+_PLACES = frozenset(["step", "line", "place", "end", "rank", "group", "record", "of", "epochs", "within"])
 MOST_ATTEMPTS = 10_000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
@@ -88,7 +88,7 @@ def assemble(
         run_name = f"{name}#{number}" if len(parts) > 1 else name
         logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
     if len(logs) > 1:
-        remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in one file"
+        remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
 

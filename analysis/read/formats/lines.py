@@ -24,12 +24,16 @@ DIALECTS = tuple(
         ("MaxText", r"completed step: ", {"seconds": "step_s"}, "step"),
         ("detectron2", r"\biter: \d+ .*total_loss: ", {"time": "step_s"}, "step"),
         ("BasicSR", r"\[epoch: *\d+, iter:", {}, "step"),
-        ("mmengine", r"Epoch(?:\(train\))? *\[\d+\]\[ *\d+/\d+\]|\bIter(?:\(train\))? *\[ *\d+/\d+\]",
+        ("mmengine",
+         r"Epoch(?:\(train\))? *\[\d+\]\[ *\d+/\d+\]|\bIter(?:\(train\))? *\[ *\d+/\d+\]",
          {"time": "step_s"}, "step"),
-        ("MetricLogger", r"Epoch: ?\[\d+\] ?\[ *\d+/\d+\]", {"time": "step_s"}, "step"),
+        ("MetricLogger", r"Epoch: *\[\d+\] *\[ *\d+/\d+\]", {"time": "step_s"}, "step"),
         ("timm", r"Train: \d+ \[ *\d+/\d+",
          {"train": "epoch", "time": "step_s", ":/s": "images_per_s"}, "step"),
         ("PyTorch examples", r"Train Epoch: \d+ \[ *\d+/\d+ \( *\d+%\)\]", {}, "sample"),
+        ("OLMo", r"\[step=\d+/\d+,epoch=", {}, "step"),
+        ("Composer", r"\[batch=\d+/\d+\]:", {}, "step"),
+        ("guided-diffusion", r"^\| step +\|", {}, "step"),
         ("DeepSpeed", r"RunningAvgSamplesPerSec=", {"currsamplespersec": "images_per_s"}, "step"),
     )
 )  # fmt: skip
@@ -45,13 +49,13 @@ STYLEGAN = Format(
 STEP_LOSS = Format(
     name="step loss",
     tokens=(b".",),
-    pattern=re.compile(rb"\n(?P<step>\d{1,15})[ \t,;]+(?P<loss>[-+]?\d*\.\d[-+.\w]*)[ \t]*(?=\n)"),
+    pattern=re.compile(rb"\n(?P<step>\d{1,15})[ \t,;]+(?P<loss>[-+]?\d*\.\d[-+.\w]*)[ \t]*(?![^\n])"),
 )
 KERAS = Format(
     name="Keras",
     tokens=(b"s - ",),
     pattern=re.compile(
-        rb"\n *(?P<within>\d{1,9})/(?P<group>\d{1,9}) [^\n]{0,99}? (?P<step_s>\d{1,6})s[^\n]{0,30}?"
+        rb"\n *(?P<within>\d{1,9})/(?P<group>\d{1,9}) [^\n]{0,99}? (?P<epoch_s>\d{1,6})s[^\n]{0,30}?"
         rb" - (?P<pairs>\w+: [^\n]{1,999})"
     ),
     heads=(),
@@ -63,7 +67,7 @@ TRAINER = Format(
     pattern=re.compile(rb"\{(?P<pairs>'[^{}\n]{1,4000})\}"),
     pair=re.compile(rb"'([^'{}\\\n]+)': '?([-+.\w]+)'?"),
 )
-_NOT_TRAINING = (
+_NOT_TRAINING = re.compile(
     rb"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     rb"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
 )
@@ -72,17 +76,18 @@ BARS = Format(
     name="tqdm",
     tokens=(b"<",),
     pattern=re.compile(
-        rb"(?:\n(?![^\n|]{0,200}?%b)(?P<before>[^\n|]{0,200}?)(?=\||\d%%[ \t]*\d))?+"
-        rb"(?:\|[^\n|]{0,300}\||\d%%)[ \t]*"
+        rb"\n(?:(?P<before>[^\n%]{0,200}+)%[ \t]*+(?:\|[^\n|]{0,300}+\|)?|[^\n|]{0,200}+\|[^\n|]{0,300}+\|)"
+        rb"[ \t]*+"
         rb"(?P<step>\d{1,15})/(?P<group>\d{1,15}) "
         rb"\[(?P<bar_clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
-        rb"(?:, *(?P<per_s>[.\d]+(?:s/ ?\w+|\w+/s)))?(?P<pairs>[^\]\n]{0,400})\]" % _NOT_TRAINING
+        rb"(?:, *(?P<per_s>[.\d]+(?:s/ ?\w+|\w+/s)))?(?P<pairs>[^\]\n]{0,400})\]"
     ),
     pair=re.compile(
         rb"((?:(?:[Tt]rain(?:ing)?|[Vv]al(?:id\w*)?|[Ee]val\w*|[Tt]est) )?[A-Za-z][\w./@-]*)"
         rb"[ \t]*[=:][ \t]*([-+]?\.?\d[-+.\w]*|nan|inf)"
     ),
     heads=("time",),
+    unless=_NOT_TRAINING,
     is_redrawn=True,
 )
 

@@ -43,14 +43,14 @@ class Candidate:
     sides: tuple[Inferred, ...] = ()
     stages: tuple[Inferred, ...] = ()
     inferred: Inferred | None = None
+    heads: frozenset[str] = frozenset(["rank", "time"])
 
     @property
     def formats(self) -> list[tuple[str, Format]]:
         """The formats to read, by key."""
         bars = [(lines.BARS.name, lines.BARS)] if self.format is lines.TRAINER else []
-        beside = [(f"side {place}", side.format) for place, side in enumerate(self.sides)]
-        stages = [(f"stage {place}", stage.format) for place, stage in enumerate(self.stages)]
-        return [(self.key, self.format), *bars, *beside, *stages]
+        beside = [(one.key, one.format) for one in (*self.sides, *self.stages)]
+        return [(self.key, self.format), *bars, *beside]
 
 
 def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[RunLog]:
@@ -76,28 +76,22 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
     kinds = kinds_of(numbered.items())
     inferred = infer(kinds, lines.DIALECTS, numbered)
     tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
-    for number, one in enumerate(inferred):
+    for one in inferred:
         if one.has_axis and len(one.kind.rows) > 1:
             stages = _stages(one, inferred)
-            rest = [other for other in inferred if other not in stages]
-            tried.append(Candidate(key=f"kind {number}", format=one.format, inferred=one,
-                                   sides=_sides(one, rest), stages=stages))  # fmt: skip
-    found = scan(some, list({key: known for one in tried for key, known in one.formats
-                             if not key.startswith(("side", "stage"))}.items()))  # fmt: skip
+            sides = _sides(one, [other for other in inferred if other not in stages])
+            own = Candidate(key=one.key, format=one.format, inferred=one, sides=sides, stages=stages)
+            tried.append(own)
+    found = scan(some, list({key: known for one in tried for key, known in one.formats}.items()))
     judged: list[tuple[Judged, Candidate]] = []
     for one in tried:
-        beside = scan(some, one.formats[1:]) if one.inferred else found
-        placed = _placed(one, found, beside)
+        placed = _placed(one, found)
         if placed is not None:
-            matched = found.matched.get(one.key, 0) + sum(
-                beside.matched.get(key, 0) for key, _ in one.formats[1:] if one.inferred
-            )
-            judged.append(
-                (judge(one.key, one.format, placed, matched=matched, numbered=len(numbered)), one)
-            )
-    judged.sort(key=lambda pair: -pair[0].score)
-    best = [one for verdict, one in judged if verdict.score > 0]
-    return best, _disagreement([pair for pair in judged if pair[0].score > 0])
+            matched = sum(found.matched.get(key, 0) for key, _ in one.formats)
+            verdict = judge(one.key, one.format, placed, matched=matched, numbered=len(numbered))
+            judged.append((verdict, replace(one, heads=found.heads(key for key, _ in one.formats))))
+    judged = sorted((pair for pair in judged if pair[0].score > 0), key=lambda pair: -pair[0].score)
+    return [one for _, one in judged], _disagreement(judged)
 
 
 def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]:
@@ -107,10 +101,12 @@ def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]
     best = judged[0][1]
     seen = set(best.inferred.kind.lines) if best.inferred else set[int]()
     for verdict, one in judged[1:]:
-        if one.inferred and seen.isdisjoint(one.inferred.kind.lines) and verdict.rows > 1:
-            if one.inferred.has_loss and one.inferred not in (*best.sides, *best.stages):
-                shape = " ".join(field.name for field in one.inferred.kind.fields[:4])
-                return (f"lines of another kind are not read: {shape!r} ...",)
+        other = one.inferred
+        if other is None or verdict.rows < 2 or not seen.isdisjoint(other.kind.lines):
+            continue
+        if other.has_loss and other not in (*best.sides, *best.stages):
+            shape = " ".join(field.name for field in other.kind.fields[:4])
+            return (f"lines of another kind are not read: {shape!r} ...",)
     return ()
 
 
@@ -120,7 +116,8 @@ def _numbered_lines(some: Sequence[Piece]) -> list[tuple[int, str]]:
     for piece in some:
         for line in piece.text.split(b"\n"):
             number += 1
-            if re.search(rb"\d", line[:2000]):
+            # A damaged entry of MLPerf is no other line: its names stand for several axes.
+            if re.search(rb"\d", line[:2000]) and b":::MLL" not in line:
                 found.append((number, line[:2000].decode("latin-1")))
     return found
 
@@ -143,7 +140,8 @@ def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
     for one in every:
         if one.kind is main.kind or any(one.kind is other.kind for other in found):
             continue
-        is_of_record = not one.has_axis and abs(len(one.kind.rows) - count) <= max(AS_MANY * count, 1)
+        is_part = not one.has_axis or (one.axis == "sample" and main.axis == "step")
+        is_of_record = is_part and abs(len(one.kind.rows) - count) <= max(AS_MANY * count, 1)
         if (is_of_record and not main.has_loss) or one.has_evaluation:
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
@@ -154,8 +152,8 @@ def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
 
 
 def _read(path: Path, candidate: Candidate, *, name: str) -> list[RunLog]:
-    found = scan(pieces(path), candidate.formats)
-    placed = _placed(candidate, found, found)
+    found = scan(pieces(path), candidate.formats, heads=candidate.heads)
+    placed = _placed(candidate, found)
     if placed is None or not len(placed.rows):
         return []
     known = candidate.format
@@ -182,7 +180,7 @@ def _read(path: Path, candidate: Candidate, *, name: str) -> list[RunLog]:
     ]
 
 
-def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
+def _placed(candidate: Candidate, found: Found) -> Placed | None:
     """Return the rows of a candidate with a step: their own, a bar's, else epochs or images."""
     rows, known = found.rows(candidate.key), candidate.format
     if rows is None:
@@ -202,8 +200,8 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
         rows = rows.take(rows["within"] == rows["group"])
     if known.groups:
         rows = _evaluations_by_total(rows)
-    for number in range(len(candidate.stages)):
-        stage = beside.rows(f"stage {number}")
+    for one in candidate.stages:
+        stage = found.rows(one.key)
         if stage is not None:
             rows = join([rows, stage])
             rows = rows.take(np.argsort(rows["place"], kind="stable"))
@@ -214,7 +212,7 @@ def _placed(candidate: Candidate, found: Found, beside: Found) -> Placed | None:
     if is_epochwise or "bar_s" in rows:
         rows, remark = through_epochs(rows)
         remarks += [remark] if remark else []
-    rows = _with_sides(rows, candidate.sides, beside, axis=axis)
+    rows = _with_sides(rows, candidate.sides, found, axis=axis)
     return Placed(rows=rows, axis=axis, remarks=remarks, uncertain={**_uncertain(rows, axis, known), **known.uncertain},
                   unit_is_known=_unit_is_known(candidate))  # fmt: skip
 
@@ -284,14 +282,15 @@ def _with_sides(rows: Rows, sides: Sequence[Inferred], found: Found, *, axis: st
     parts = [rows]
     has_loss = "loss" in rows
     marks = np.zeros(len(rows))
-    for number, side in enumerate(sides):
-        other = found.rows(f"side {number}")
+    for side in sides:
+        other = found.rows(side.key)
         if other is None or not len(rows):
             continue
         kept = [
             name for name in other.columns
             if name in ("line", "place", "end", "time") or is_evaluation(name)
-            or not (side.has_axis or name in rows.columns or name in ("epoch", "step", "of"))
+            or not (side.axis in ("step", "epoch") and side.has_axis or name in rows.columns
+                    or name in ("epoch", "step", "of"))
         ]  # fmt: skip
         place = np.searchsorted(rows["place"], other["place"]) - 1
         if not has_loss and len(other) and other["place"][0] < rows["place"][0]:
@@ -300,8 +299,6 @@ def _with_sides(rows: Rows, sides: Sequence[Inferred], found: Found, *, axis: st
         at = np.clip(place, 0, len(rows) - 1)
         if side.has_evaluation:
             marks += np.bincount(np.clip(place + 1, 0, len(rows)), minlength=len(rows) + 1)[:-1]
-        if not side.has_evaluation and not has_loss:
-            kept = [name for name in kept if name not in ("line", "place", "end", "time")]
         step = rows["step"][at]
         columns = {name: other[name] for name in kept} | {"step": step}
         columns |= {n: rows[n][at] for n in ("place", "end", "line") if n not in columns}
@@ -356,7 +353,7 @@ def what_is_unread(path: Path) -> str:
             f"reads {proposal.read} of them: --pattern {shlex.quote(proposal.pattern)}"
         )
     if not kinds:
-        return "text without a number"
+        return "text of an unknown format, without a number"
     kind = kinds[0]
     line = numbered[kind.lines[len(kind.lines) // 2]].strip()[:160]
     return (

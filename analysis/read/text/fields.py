@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from analysis.read.text.values import STAMP
 from analysis.read.vocabulary import ALIASES, column_of, is_evaluation, key_of, meaning
@@ -63,7 +64,7 @@ class Field:
     @property
     def is_count(self) -> bool:
         """Whether the value is a whole number, perhaps one rounded to a few digits: `1.58e+04`."""
-        return self.form == "number" and bool(re.fullmatch(r"[\d,]+|\d\.\d+e\+\d+", self.text))
+        return self.form == "number" and bool(re.fullmatch(r"[\d,]+|\d(?:\.\d+)?e\+\d+", self.text))
 
 
 @dataclass(kw_only=True)
@@ -121,6 +122,7 @@ def fields_of(line: str) -> tuple[list[Field], str | None]:
     return found, head
 
 
+@lru_cache(maxsize=4096)
 def _named(gap: str) -> tuple[str, str, int]:
     """Return the name at the end of the text before a value, its unit, and where it begins."""
     head = gap.rstrip(_SIGNS)
@@ -207,13 +209,3 @@ def _places(longer: Sequence[Field], shorter: Sequence[Field]) -> list[int] | No
         places.append(at)
         at += 1
     return places
-
-
-def without_fields(kind: Kind, dropped: set[int]) -> Kind:
-    """Return a kind without some of its fields."""
-    kept = [place for place in range(len(kind.fields)) if place not in dropped]
-    return replace(
-        kind,
-        fields=[kind.fields[place] for place in kept],
-        optional={new for new, old in enumerate(kept) if old in kind.optional},
-    )

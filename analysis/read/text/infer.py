@@ -39,6 +39,7 @@ class Dialect:
 class Inferred:
     """A format for a kind of line, and what stands in the lines: an axis, a loss, evaluations."""
 
+    key: str
     format: Format
     kind: Kind
     has_axis: bool
@@ -150,7 +151,7 @@ def _inferred(
     parts = []
     for place, one in enumerate(kind.fields):
         if place == step:
-            part = _value(one, rb"(?:\d{1,15}-)?(?P<step>\d\.\d+e\+\d+|[\d,]{1,18}(?![\d.]))", total=rb"(?P<of>\d{1,15})")
+            part = _value(one, rb"(?:\d{1,15}-)?(?P<step>\d(?:\.\d+)?e\+\d+|[\d,]{1,18}(?![\d.]))", total=rb"(?P<of>\d{1,15})")
         elif place in columns and len(groups) < 90:
             column, factor = columns[place]
             name = "epoch" if column == "epoch" else f"g{place}"
@@ -171,6 +172,7 @@ def _inferred(
         )
     axis = dialect.axis if dialect else "step"
     return Inferred(
+        key=f"{kind.lines[0]} {step} {is_alone}",
         format=Format(
             name=dialect.name if dialect else "key: value",
             tokens=(b"",),

@@ -10,6 +10,8 @@ from analysis.read.text.patterns import Format
 from analysis.read.vocabulary import is_evaluation
 
 FEWEST_STEPS = 3
+# The score of a format that no other log's lines can have.
+CERTAIN = 20.0
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
 LEAST_LOSSES = 0.3
@@ -32,6 +34,8 @@ def judge(key: str, known: Format, placed: Placed, *, matched: int, numbered: in
     rows, score, why = placed.rows, 0.0, "no step in it"
     if len(rows):
         score, why = _score(rows, placed.axis, share=min(matched / max(numbered, 1), 1.0))
+    if known.is_certain and len(rows):
+        score, why = CERTAIN, ""
     if score and known.name != "key: value":
         score += 0.3
     return Judged(key=key, format=known, score=score, rows=len(rows), why=why)
@@ -40,7 +44,7 @@ def judge(key: str, known: Format, placed: Placed, *, matched: int, numbered: in
 def _score(rows: Rows, axis: str, *, share: float) -> tuple[float, str]:
     step = rows["step"]
     distinct = len(np.unique(step))
-    losses = float((~np.isnan(rows["loss"])).mean())
+    losses = len(np.unique(step[~np.isnan(rows["loss"])])) / max(distinct, 1)
     has_loss = losses >= LEAST_LOSSES
     is_evaluated = any(is_evaluation(name) for name in rows.columns)
     has_total = any((~np.isnan(rows[name])).any() for name in ("of", "group", "epochs"))

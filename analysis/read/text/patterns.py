@@ -45,7 +45,8 @@ class Format:
     codes, and the redrawn parts of a line as lines of their own; it must not match across lines.
     `groups` gives the column and the factor of groups that are not named by their columns, and
     `rename` the columns of pairs where the vocabulary would be wrong. If `is_redrawn`, the last
-    drawing of a step counts. `axis` is what `step` counts.
+    drawing of a step counts. `axis` is what `step` counts. A match with `unless` in its group
+    `before` is none. If `is_certain`, its lines are those of no other trainer.
     """
 
     name: str
@@ -56,7 +57,9 @@ class Format:
     groups: Mapping[str, tuple[str, float]] = field(default_factory=dict)
     entry: Callable[[bytes], Mapping[str, float]] = _no_entry
     heads: tuple[str, ...] = ("rank", "time")
+    unless: re.Pattern[bytes] | None = None
     is_redrawn: bool = False
+    is_certain: bool = False
     axis: str = "step"
     uncertain: Mapping[str, str] = field(default_factory=dict)
 

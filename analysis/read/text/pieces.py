@@ -21,7 +21,7 @@ from configs.files import open_regular
 PIECE = 1 << 15
 LONGEST_LINE = 1 << 20
 # What is looked at to find out how a file is to be read: its beginning, and parts of the rest.
-SAMPLE, HEAD, PARTS = 3 << 17, 1 << 17, 8
+SAMPLE, HEAD, PARTS = 1 << 18, 1 << 17, 8
 LARGEST_UTF16 = 1 << 28
 MOST_BYTES = 1 << 33
 COMMON_CODES = 12

@@ -36,6 +36,11 @@ class Found:
     epoch_places: list[Ints] = field(default_factory=list)
     epochs: list[Floats] = field(default_factory=list)
 
+    def heads(self, keys: Iterable[str]) -> frozenset[str]:
+        """Return what stands before the rows of some formats: ranks, times."""
+        names = {name for key in keys for part in self.parts.get(key, []) for name in part.columns}
+        return frozenset(names & {"rank", "time"})
+
     def rows(self, key: str) -> Rows | None:
         """Return the rows of a format with the epoch that was last named before each one's end."""
         if key not in self.parts:
@@ -50,8 +55,13 @@ class Found:
         return rows.replace(epoch=np.where(np.isnan(own), named, own))
 
 
-def scan(pieces: Iterable[Piece], formats: Sequence[tuple[str, Format]]) -> Found:
-    """Return the rows of formats under their keys."""
+def scan(
+    pieces: Iterable[Piece],
+    formats: Sequence[tuple[str, Format]],
+    *,
+    heads: frozenset[str] = frozenset(["rank", "time"]),
+) -> Found:
+    """Return the rows of formats under their keys, with what `heads` name before them."""
     found = Found()
     for piece in pieces:
         text = b"\n" + piece.text
@@ -61,14 +71,16 @@ def scan(pieces: Iterable[Piece], formats: Sequence[tuple[str, Format]]) -> Foun
             found.epoch_places.append(np.array([m.start() + piece.offset for m in named], int))
             found.epochs.append(numbers([match[1] for match in named]))
         for key, known in formats:
-            rows, count = rows_of(known, piece, text)
+            rows, count = rows_of(known, piece, text, heads)
             if rows is not None:
                 found.parts.setdefault(key, []).append(rows)
                 found.matched[key] = found.matched.get(key, 0) + count
     return found
 
 
-def rows_of(known: Format, piece: Piece, text: bytes) -> tuple[Rows | None, int]:
+def rows_of(
+    known: Format, piece: Piece, text: bytes, heads: frozenset[str]
+) -> tuple[Rows | None, int]:
     """Return the rows of a format in a piece, None if it has none, and the lines of them.
 
     `text` is that of the piece after a line end.
@@ -76,12 +88,14 @@ def rows_of(known: Format, piece: Piece, text: bytes) -> tuple[Rows | None, int]
     if not any(token in text for token in known.tokens):
         return None, 0
     matches = list(known.pattern.finditer(text))
+    if known.unless is not None:
+        matches = [match for match in matches if not known.unless.search(match["before"] or b"")]
     if not matches:
         return None, 0
     starts = np.array([match.start() for match in matches], dtype=np.int64)
     starts += [text[start] == 10 for start in starts.tolist()]
     columns = known.columns(matches)
-    columns |= _heads(known, text, starts, columns)
+    columns |= _heads(heads.intersection(known.heads) - columns.keys(), text, starts)
     columns["line"] = piece.lines_at(np.maximum(starts - 1, 0)).astype(np.float64)
     columns["place"] = (starts - 1 + piece.offset).astype(np.float64)
     columns["end"] = np.array([match.end() + piece.offset for match in matches], dtype=np.float64)
@@ -102,17 +116,14 @@ def last_drawings(rows: Rows) -> Rows:
     return rows.take(np.append(differs, True))
 
 
-def _heads(
-    known: Format, text: bytes, starts: Ints, columns: dict[str, Floats]
-) -> dict[str, Floats]:
+def _heads(names: frozenset[str], text: bytes, starts: Ints) -> dict[str, Floats]:
     """Return the columns of what stands before rows in their lines, or in their first bytes."""
+    tried = [head for head in HEADS if head[0] in names and head[1] in text]
+    if not tried:
+        return {}
     ends = np.flatnonzero(np.frombuffer(text, dtype=np.uint8) == 10)
     begins = (ends + 1)[np.searchsorted(ends, starts) - 1]
     begins = np.maximum(begins, starts - LONGEST_HEAD)
-    tried = [head for head in HEADS if head[0] in known.heads and head[1] in text]
-    tried = [head for head in tried if head[0] not in columns]
-    if not tried:
-        return {}
     upto = starts + HEAD_CHARS
     heads = [text[a:b] for a, b in zip(begins.tolist(), upto.tolist(), strict=True)]
     heads = [head.partition(b"\n")[0] for head in heads]

@@ -14,7 +14,7 @@ from analysis.stats.intervals import Floats
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAY_TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 STAMP = re.compile(
-    rb"(?<![\w:.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
+    rb"(?<![\w.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
     rb"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME
 )
 _STAMP = re.compile(
