@@ -55,7 +55,7 @@ def available_clocks(log: RunLog) -> list[str]:
 
 
 def why_uncertain(log: RunLog, *, clock: str) -> str | None:
-    """Return why a rate on a clock can have no interval: its steps or its times have two readings."""
+    """Return why a rate can have no interval: its steps or its times have two readings."""
     own = {"wall": "time", "printed": "printed", "bar": "bar"}.get(clock, clock)
     return log.uncertain.get("step") or log.uncertain.get(own)
 

@@ -16,10 +16,13 @@ from analysis.read.exit_causes import ExitCause, exit_causes, root_cause
 from analysis.read.run_log import Ints, RunLog
 from analysis.read.vocabulary import is_evaluation, key_of
 from analysis.stats.intervals import Floats
+from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
-_PLACES = frozenset(["step", "line", "place", "end", "rank", "group", "record", "of", "epochs", "within"])
-MOST_ATTEMPTS = 10_000
+_PLACES = frozenset(
+    ["step", "line", "place", "end", "rank", "group", "record", "of", "epochs", "within"]
+)
+MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
 
@@ -79,6 +82,11 @@ def assemble(
         if step[row] <= lowest:
             firsts.append(row)
             lowest = int(step[row])
+    if len(firsts) > MOST_RUNS:
+        raise Unreadable(
+            f"{path}: its steps begin again {len(firsts) - 1} times, too often for runs; name the "
+            "step with --pattern or --columns"
+        )
     parts = [rows.take(np.arange(*ends)) for ends in pairwise([*firsts, len(rows)])]
     causes = exit_causes(path, after=int(parts[0]["place"][-1]) + 1) if is_text else []
     logs = []
@@ -122,9 +130,9 @@ def _log(
         of[beside[(beside < row) & (step[beside] >= step[row]) & (of[beside] <= number)]] = 0
     kept = np.flatnonzero(of)
     kept = kept[np.argsort(step[kept], kind="stable")]
-    number = np.cumsum(np.diff(step[kept], prepend=-1) != 0) - 1
-    merged = rows.take(kept).merged(number)
-    of = of[kept][np.append(np.diff(number) != 0, True)]
+    place = np.cumsum(np.diff(step[kept], prepend=-1) != 0) - 1
+    merged = rows.take(kept).merged(place)
+    of = of[kept][np.append(np.diff(place) != 0, True)]
     remarks = []
     if found.begun:
         first = int(rows["line"][begun[0]])

@@ -37,12 +37,14 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     at = np.searchsorted(named, np.nan_to_num(epoch, nan=first))
     # Epochs that are not in the log are as long as the others.
     before = ends[at] + middle * np.maximum(np.nan_to_num(epoch, nan=first) - first - at, 0)
-    remark = None if is_certain else "the length of an epoch is not known: it counts to its last line"
+    remark = (
+        None if is_certain else "the length of an epoch is not known: it counts to its last line"
+    )
     return rows.replace(step=step + np.floor(before)), remark
 
 
 def _first(epoch: Floats, epochs: Floats, step: Floats, of: Floats) -> float:
-    """Return the number of the first epoch: 0 if the log has it, or if the one before `epochs` ended.
+    """Return the first epoch: 0 if the log has it, or if the one before the last of `epochs` ended.
 
     The latter is that of a log that begins with a resume.
     """

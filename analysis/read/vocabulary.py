@@ -69,7 +69,7 @@ _RATES = (
             rf"|^step s$"
         ),
     ),
-    ("epoch_s", re.compile(r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|s epoch$")),
+    ("epoch_s", re.compile(r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|(?:^| )s epoch$")),
 )
 _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
               "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "m": 60.0, "min": 60.0, "mins": 60.0,

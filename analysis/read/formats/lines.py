@@ -49,7 +49,9 @@ STYLEGAN = Format(
 STEP_LOSS = Format(
     name="step loss",
     tokens=(b".",),
-    pattern=re.compile(rb"\n(?P<step>\d{1,15})[ \t,;]+(?P<loss>[-+]?\d*\.\d[-+.\w]*)[ \t]*(?![^\n])"),
+    pattern=re.compile(
+        rb"\n(?P<step>\d{1,15})[ \t,;]+(?P<loss>[-+]?\d*\.\d[-+.\w]*)[ \t]*(?![^\n])"
+    ),
 )
 KERAS = Format(
     name="Keras",

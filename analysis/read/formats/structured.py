@@ -30,8 +30,13 @@ NO_COLUMNS: Mapping[str, str] = {}
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
 # The axes that a file may have, each with what a step is then.
-_AXES = (("step", "step"), ("epoch", "epoch"), ("images", "sample"),
-         ("Progress/kimg", "sample"), ("episode", "episode"))
+_AXES = (
+    ("step", "step"),
+    ("epoch", "epoch"),
+    ("images", "sample"),
+    ("Progress/kimg", "sample"),
+    ("episode", "episode"),
+)
 
 
 def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from analysis.read.text.fields import Field, Kind
 from analysis.read.text.patterns import Format
+from analysis.read.text.values import numbers
 from analysis.read.vocabulary import (
     is_evaluation,
     is_loss,
@@ -48,15 +51,17 @@ class Inferred:
     has_evaluation: bool
 
 
-def infer(kinds: Sequence[Kind], dialects: Iterable[Dialect], lines: dict[int, str]) -> list[Inferred]:
+def infer(
+    kinds: Sequence[Kind], dialects: Iterable[Dialect], lines: dict[int, str]
+) -> list[Inferred]:
     """Return a format for every way to read each kind of line."""
     found = []
     phases = {kind.head for kind in kinds if kind.head and is_evaluation(kind.head)}
     for kind in kinds:
         sample = lines[kind.lines[0]]
         dialect = next((one for one in dialects if one.mark.search(sample)), None)
-        steps = _steps_of(kind, dialect)
-        found += [_inferred(kind, dialect, step, phases) for step in steps or [None]]
+        steps: list[int | None] = [*_steps_of(kind, dialect)] or [None]
+        found += [_inferred(kind, dialect, step, phases) for step in steps]
     return found
 
 
@@ -73,12 +78,28 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
         elif one.is_count and (key in _WORDS_OF_STEP or column == "batch"):
             if one.total or len(_distinct(kind, place)) > 1:
                 ranked.append((50, place))
-        elif one.is_count and one.total and (not one.name or key == "iters") and (
-            before == "epoch" or place == 0 or one.unit.strip() in ("batches", "steps", "iters")
+        elif (
+            one.is_count
+            and one.total
+            and (not one.name or key == "iters")
+            and (
+                before == "epoch" or place == 0 or one.unit.strip() in ("batches", "steps", "iters")
+            )
         ):
             ranked.append((60, place))
         before = column
     return [place for _, place in sorted(ranked)][:3]
+
+
+def _counts_samples(kind: Kind, place: int) -> bool:
+    """Whether a count without a name begins at the size of a batch: 16, 1616, 3216 of 5011."""
+    texts = [row[place].text for row in kind.rows if len(row) == len(kind.fields)]
+    values = numbers([text.encode() for text in texts])
+    rises = np.diff(values)[np.diff(values) > 0]
+    if len(rises) < 2 or values.min() <= 1:
+        return False
+    spacing = float(np.median(rises))
+    return spacing > values.min() and spacing % values.min() == 0
 
 
 def _distinct(kind: Kind, place: int) -> set[str]:
@@ -114,7 +135,9 @@ def _columns(
         own = [old for old, (other, _) in found.items() if other == column]
         if not column or column in ("step", "batch_idx"):
             continue
-        if own and not (column == "loss" and preference(one.name) < preference(kind.fields[own[0]].name)):
+        if own and not (
+            column == "loss" and preference(one.name) < preference(kind.fields[own[0]].name)
+        ):
             continue
         for old in own:
             del found[old]
@@ -130,7 +153,9 @@ def _columns(
             found[others[0]] = ("loss", 1.0)
         if len(others) > 1:
             names = [kind.fields[place].name for place in others[:4]]
-            doubt = f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
+            doubt = (
+                f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
+            )
     return found, doubt
 
 
@@ -151,18 +176,27 @@ def _inferred(
     parts = []
     for place, one in enumerate(kind.fields):
         if place == step:
-            part = _value(one, rb"(?:\d{1,15}-)?(?P<step>\d(?:\.\d+)?e\+\d+|[\d,]{1,18}(?![\d.]))", total=rb"(?P<of>\d{1,15})")
+            part = _value(
+                one,
+                rb"(?:\d{1,15}-)?(?P<step>\d(?:\.\d+)?e\+\d+|[\d,]{1,18}(?![\d.]))",
+                total=rb"(?P<of>\d{1,15})",
+            )
         elif place in columns and len(groups) < 90:
             column, factor = columns[place]
             name = "epoch" if column == "epoch" else f"g{place}"
             if name != "epoch":
                 groups[name] = (column, factor)
             value = _CLOCK if one.form == "clock" else _NUMBER
-            part = _value(one, b"(?P<%b>%b)" % (name.encode(), value), total=rb"(?P<epochs>\d{1,9})"
-                          if name == "epoch" else rb"\d+")
+            part = _value(
+                one,
+                b"(?P<%b>%b)" % (name.encode(), value),
+                total=rb"(?P<epochs>\d{1,9})" if name == "epoch" else rb"\d+",
+            )
         else:
             continue
-        parts.append(b"(?>%b)?" % part if place in kind.optional and place != step else b"(?>%b)" % part)
+        parts.append(
+            b"(?>%b)?" % part if place in kind.optional and place != step else b"(?>%b)" % part
+        )
     names = {column for column, _ in columns.values()}
     rounded = step is not None and len(kind.fields) == 1 and kind.is_rounded
     outside = b""
@@ -171,6 +205,8 @@ def _inferred(
             re.escape(word.encode("latin-1")) for word in sorted(phases)
         )
     axis = dialect.axis if dialect else "step"
+    if step is not None and not kind.fields[step].name and _counts_samples(kind, step):
+        axis = "sample"
     return Inferred(
         key=f"{kind.lines[0]} {step} {is_alone}",
         format=Format(
@@ -211,7 +247,9 @@ def _escaped(text: str) -> bytes:
             found += (rb"[ \t]+" if tight else rb"[ \t]*") if word and beside is not None else b""
         else:
             found += re.escape(word.encode("latin-1"))
-    return found + (rb"[ \t]*" if not text.endswith((" ", "\t")) and found[-1:] in b":=|[(" else b"")
+    return found + (
+        rb"[ \t]*" if not text.endswith((" ", "\t")) and found[-1:] in b":=|[(" else b""
+    )
 
 
 def alone(one: Inferred) -> Inferred:

@@ -143,4 +143,3 @@ def in_our_unit(name: str, values: Floats) -> tuple[str, Floats]:
     if name.endswith("_ms"):
         return name.removesuffix("_ms") + "_s", values / 1e3
     return name, values
-

@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.read.text.fields import Field, Kind
 from analysis.read.text.judge import regularity
-from analysis.read.text.values import number
+from analysis.read.text.values import STAMP, number
 from analysis.read.vocabulary import is_evaluation, is_loss, meaning
 from analysis.stats.intervals import Floats
 
@@ -30,12 +30,14 @@ class Proposal:
 
 def propose(kinds: Sequence[Kind], lines: dict[int, str]) -> Proposal | None:
     """Return the pattern for the most repeated kind of line with a number that rises steadily."""
-    for kind in kinds:
-        if len(kind.rows) < FEWEST_LINES:
-            continue
-        step = _rising(kind)
-        if step is None:
-            continue
+    rising = [(kind, step) for kind in kinds if len(kind.rows) >= FEWEST_LINES
+              if (step := _rising(kind)) is not None]  # fmt: skip
+    # Of lines that say the same, those with a time stamp have a clock.
+    most = max((len(kind.rows) for kind, _ in rising), default=0)
+    rising.sort(
+        key=lambda pair: (-(len(pair[0].rows) > 0.8 * most), not _is_stamped(pair[0], lines))
+    )
+    for kind, step in rising:
         text = _pattern(kind, step)
         own = [lines[line] for line in kind.lines]
         read = sum(re.search(text, line) is not None for line in own)
@@ -45,11 +47,8 @@ def propose(kinds: Sequence[Kind], lines: dict[int, str]) -> Proposal | None:
     return None
 
 
-def shape_of(kinds: Sequence[Kind], lines: dict[int, str]) -> tuple[str, int] | None:
-    """Return a line of the most repeated kind, and how many lines there are of it."""
-    for kind in kinds:
-        return lines[kind.lines[len(kind.lines) // 2]].strip()[:LONGEST_SHAPE], len(kind.lines)
-    return None
+def _is_stamped(kind: Kind, lines: dict[int, str]) -> bool:
+    return STAMP.search(lines[kind.lines[0]].encode("latin-1", "replace")) is not None
 
 
 def _values(kind: Kind, place: int) -> Floats:
@@ -80,7 +79,12 @@ def _loss(kind: Kind, step: int) -> int | None:
         values = _values(kind, place)
         is_decimal = any("." in row[place].text for row in kind.rows if len(row) > place)
         known = meaning(one.name, one.unit)[0]
-        if is_decimal and (np.diff(values) < 0).any() and not known.endswith("_s") and known != "lr":
+        if (
+            is_decimal
+            and (np.diff(values) < 0).any()
+            and not known.endswith("_s")
+            and known != "lr"
+        ):
             return place
     return None
 
@@ -110,4 +114,3 @@ def _context(one: Field, *, is_first: bool) -> str:
     if is_first and not re.search(r"\w", one.context):
         return rf"^\s*{text}" if not one.context.strip() else text
     return (r"\b" if re.match(r"\w", one.context) else "") + text
-
