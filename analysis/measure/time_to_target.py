@@ -133,7 +133,7 @@ def _metric(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
     if rows:
         rows.sort(key=lambda record: record["step"])
     else:
-        columns = {key: log.column(key) for key in (name, "time", "images")}
+        columns = {name: log.column(name), "time": _clock(log), "images": log.column("images")}
         rows = [
             {key: col[row] if not np.isnan(col[row]) else None for key, col in columns.items()}
             for row in np.flatnonzero(~np.isnan(columns[name]))
@@ -142,6 +142,11 @@ def _metric(log: RunLog, name: str) -> tuple[list[dict[str, Any]], Floats]:
         raise Unreadable(f"{log.path}: records no {name}")
     values = np.array([row[name] for row in rows], dtype=np.float64)
     return rows, _running_median(values) if name == "loss" else values
+
+
+def _clock(log: RunLog) -> Floats:
+    """Return the times of rows [n], or else the seconds since the start."""
+    return log.column("time" if "time" in log.values else "elapsed_s")
 
 
 def _running_median(values: Floats) -> Floats:
@@ -156,6 +161,8 @@ def _start_time(log: RunLog) -> float | None:
     breakdown = time_breakdown(log)
     if begun and breakdown is not None and "train_s" in log.values:
         return breakdown.began
+    if "time" not in log.values and "elapsed_s" in log.values:
+        return 0.0
     stamps = log.column("time")[~np.isnan(log.column("time"))]
     return min(begun) if begun else float(stamps[0]) if len(stamps) else None
 

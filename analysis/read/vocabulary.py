@@ -13,11 +13,13 @@ ALIASES = {
         "step", "global step", "trainer global step", "train global step", "_step", "iteration",
         "iter", "steps", "current steps", "step num", "global steps", "n iter", "batches",
         "train step", "training step", "train iter", "global iter", "num updates", "iterations",
-        "iters", "it", "update", "updates", "completed step", "iteration step", "iter num", "step id",
-        "batch id", "batch idx", "batch num", "timesteps", "total timesteps", "num timesteps",
+        "iters", "it", "update", "updates", "completed step", "iteration step", "iter num",
+        "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps", "num timesteps",
         "timestep", "env steps", "frames",
     ),
-    "epoch": ("epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch"),
+    "epoch": (
+        "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
+    ),
     "episode": ("episode", "episodes"),
     "loss": (
         "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",

@@ -57,8 +57,8 @@ KERAS = Format(
     name="Keras",
     tokens=(b"s - ",),
     pattern=re.compile(
-        rb"\n *(?P<within>\d{1,9})/(?P<group>\d{1,9}) [^\n]{0,99}? (?P<epoch_s>\d{1,6})s[^\n]{0,30}?"
-        rb" - (?P<pairs>\w+: [^\n]{1,999})"
+        rb"\n *(?P<within>\d{1,9})/(?P<group>\d{1,9}) [^\n]{0,99}? (?P<epoch_s>\d{1,6})s"
+        rb"[^\n]{0,30}? - (?P<pairs>\w+: [^\n]{1,999})"
     ),
     heads=(),
 )
@@ -78,8 +78,8 @@ BARS = Format(
     name="tqdm",
     tokens=(b"<",),
     pattern=re.compile(
-        rb"\n(?:(?P<before>[^\n%]{0,200}+)%[ \t]*+(?:\|[^\n|]{0,300}+\|)?|[^\n|]{0,200}+\|[^\n|]{0,300}+\|)"
-        rb"[ \t]*+"
+        rb"\n(?:(?P<before>[^\n%]{0,200}+)%[ \t]*+(?:\|[^\n|]{0,300}+\|)?"
+        rb"|[^\n|]{0,200}+\|[^\n|]{0,300}+\|)[ \t]*+"
         rb"(?P<step>\d{1,15})/(?P<group>\d{1,15}) "
         rb"\[(?P<bar_clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
         rb"(?:, *(?P<per_s>[.\d]+(?:s/ ?\w+|\w+/s)))?(?P<pairs>[^\]\n]{0,400})\]"

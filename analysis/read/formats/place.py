@@ -76,8 +76,13 @@ def placed_rows(candidate: Candidate, found: Found) -> Placed | None:
         # Those of a step, which is not the axis.
         rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
     rows = _with_sides(rows, candidate.sides, found, axis=axis)
-    return Placed(rows=rows, axis=axis, remarks=remarks, uncertain={**_uncertain(rows, axis, known), **known.uncertain},
-                  unit_is_known=_unit_is_known(candidate))  # fmt: skip
+    return Placed(
+        rows=rows,
+        axis=axis,
+        remarks=remarks,
+        uncertain={**_uncertain(rows, axis, known), **known.uncertain},
+        unit_is_known=_unit_is_known(candidate),
+    )
 
 
 def _on_axis(rows: Rows, known: Format) -> tuple[Rows, str | None]:
@@ -130,10 +135,10 @@ def _unit_is_known(candidate: Candidate) -> bool:
 
 
 def _uncertain(rows: Rows, axis: str, known: Format) -> dict[str, str]:
-    """Return what is uncertain if an evaluation stands in every interval between two rows."""
-    if not {"step_s", "steps_per_s"} & rows.columns.keys() and "tokens_per_s" in rows:
-        if known.name == "key: value":
-            return {"printed": "the log does not say whether its tokens/s are of one device or all"}
+    """Return why tokens per second or intervals with an evaluation each are no rate of steps."""
+    is_rate_of_tokens = "tokens_per_s" in rows and not {"step_s", "steps_per_s"} & {*rows.columns}
+    if is_rate_of_tokens and known.name == "key: value":
+        return {"printed": "the log does not say whether its tokens/s are of one device or of all"}
     if axis != "step" or "evaluated" not in rows:
         return {}
     counts = np.diff(rows["evaluated"][~np.isnan(rows["loss"])])

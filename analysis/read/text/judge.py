@@ -75,5 +75,5 @@ def regularity(step: np.ndarray) -> float:
     up = rises[rises > 0]
     if not len(up):
         return 0.0
-    values, counts = np.unique(up, return_counts=True)
+    _, counts = np.unique(up, return_counts=True)
     return float(counts.max() / len(rises))

@@ -70,8 +70,11 @@ def _rising(kind: Kind) -> int | None:
 
 def _loss(kind: Kind, step: int) -> int | None:
     """Return the field that is named a loss, else the first decimal that does not only rise."""
-    fields = [(place, one) for place, one in enumerate(kind.fields)
-              if one.form == "number" and place != step and not is_evaluation(one.name)]  # fmt: skip
+    fields = [
+        (place, one)
+        for place, one in enumerate(kind.fields)
+        if one.form == "number" and place != step and not is_evaluation(one.name)
+    ]
     named = [place for place, one in fields if is_loss(one.name)]
     if named:
         return named[0]
