@@ -29,6 +29,16 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
     if "interval_s" in columns:
         # Of a user's pattern: seconds since the line before.
         columns.setdefault("elapsed_s", np.cumsum(np.nan_to_num(columns.pop("interval_s"))))
+    day_s = columns.pop("day_s", None)
+    if day_s is not None and "time" not in columns:
+        at = np.flatnonzero(np.isfinite(day_s))
+        passed = _unwrapped(day_s[at]) if len(at) > 1 else day_s[at]
+        if len(at) > 2 and (np.diff(passed) >= 0).mean() > RISES and passed[-1] > passed[0]:
+            clock = day_s.copy()
+            clock[at] = passed
+            columns.setdefault("elapsed_s", clock)
+        else:
+            columns.setdefault("duration_s", day_s)
     times = columns.pop("duration_s", None)
     if times is None:
         return Rows(columns), uncertain

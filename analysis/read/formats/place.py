@@ -90,7 +90,7 @@ def _on_axis(rows: Rows, known: Format) -> tuple[Rows, str | None]:
         if column in rows:
             rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
             rows = rows.take(rows[column] < 2**53)
-            if axis == "epoch" and (np.mod(rows["epoch"], 1) > 0).mean() > 0.5:
+            if axis == "epoch" and len(rows) and (np.mod(rows["epoch"], 1) > 0).mean() > 0.5:
                 # Shares of epochs: each line is a count of its own.
                 return rows.replace(step=np.arange(1.0, len(rows) + 1)), "unit"
             if axis == "sample":
@@ -109,7 +109,9 @@ def _evaluations_by_total(rows: Rows) -> Rows:
     totals, counts = np.unique(of[known], return_counts=True)
     if not 2 <= len(totals) <= 3 or (np.diff(of[known]) != 0).sum() < len(totals) + 1:
         return rows
-    other = ~np.isnan(of) & (of != totals[counts.argmax()])
+    # Of as many lines each, the longer count is the training's.
+    main = totals[::-1][counts[::-1].argmax()]
+    other = ~np.isnan(of) & (of != main)
     loss = rows["loss"]
     beside = rows.replace(
         loss=np.where(other, np.nan, loss), val_loss=np.where(other, loss, rows["val_loss"])

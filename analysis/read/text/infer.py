@@ -116,7 +116,7 @@ def _meaning(one: Field, dialect: Dialect | None) -> tuple[str, float]:
     if one.form == "clock":
         column = meaning(one.name, "")[0]
         is_clock = not one.name or column in ("duration_s", "elapsed_s", "epoch_s", "step_s")
-        return (column if one.name and is_clock else "duration_s" if is_clock else ""), 1.0
+        return (column if one.name and is_clock else "day_s" if is_clock else ""), 1.0
     if not one.name and not re.search(r"/|^ ?m?s", one.unit):
         return "", 1.0
     column, factor = meaning(one.name, one.unit)

@@ -99,7 +99,7 @@ class Format:
             return name, np.ones(len(texts))
         if name == "stamp":
             times = moments(texts)
-            return ("time", times) if np.isfinite(times).any() else ("duration_s", clocks(texts))
+            return ("time", times) if np.isfinite(times).any() else ("day_s", clocks(texts))
         if name == "per_s":
             value = numbers([re.match(rb"[\d.]*", text)[0] for text in texts])  # type: ignore[index]
             is_rate = np.array([text.endswith(b"/s") for text in texts])

@@ -70,8 +70,10 @@ def scan(
             named = list(_EPOCH.finditer(text))
             found.epoch_places.append(np.array([m.start() + piece.offset for m in named], int))
             found.epochs.append(numbers([match[1] for match in named]))
+        else:
+            named = []
         for key, known in formats:
-            rows, count = rows_of(known, piece, text, heads)
+            rows, count = rows_of(known, piece, text, heads, named)
             if rows is not None:
                 found.parts.setdefault(key, []).append(rows)
                 found.matched[key] = found.matched.get(key, 0) + count
@@ -79,11 +81,11 @@ def scan(
 
 
 def rows_of(
-    known: Format, piece: Piece, text: bytes, heads: frozenset[str]
+    known: Format, piece: Piece, text: bytes, heads: frozenset[str], named: list[re.Match[bytes]]
 ) -> tuple[Rows | None, int]:
     """Return the rows of a format in a piece, None if it has none, and the lines of them.
 
-    `text` is that of the piece after a line end.
+    `text` is that of the piece after a line end, with the epochs `named` in it.
     """
     if not any(token in text for token in known.tokens):
         return None, 0
@@ -104,13 +106,21 @@ def rows_of(
         # NaN is kept: a row of a record may stand below its step.
         rows = rows.take(~((columns["step"] < 0) | (columns["step"] >= LARGEST_STEP)))
     if known.is_redrawn:
-        rows = last_drawings(rows)
+        # The same drawing under another epoch is another bar.
+        places = np.array([match.start() + piece.offset for match in named])
+        rows = last_drawings(rows, np.searchsorted(places, rows["end"]))
     return (rows if len(rows) else None), len(matches)
 
 
-def last_drawings(rows: Rows) -> Rows:
-    """Return the last drawing of each step of a bar, whose loss is that step's."""
+def last_drawings(rows: Rows, of: Ints | None = None) -> Rows:
+    """Return the last drawing of each step of a bar, whose loss is that step's.
+
+    `of` [n] tells apart bars that look the same.
+    """
     differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["group"]) != 0)
+    differs |= np.diff(rows["epoch"]) > 0
+    if of is not None and len(np.unique(rows["step"])) == 1:
+        differs |= np.diff(of) != 0
     if "bar_s" in rows:
         differs |= np.diff(rows["bar_s"]) < 0
     return rows.take(np.append(differs, True))
