@@ -14,8 +14,8 @@ ALIASES = {
         "iter", "steps", "current steps", "step num", "global steps", "n iter", "batches",
         "train step", "training step", "train iter", "global iter", "num updates", "iterations",
         "iters", "it", "update", "updates", "completed step", "iteration step", "iter num",
-        "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps", "num timesteps",
-        "timestep", "env steps", "frames",
+        "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps",
+        "num timesteps", "timestep", "env steps", "frames",
     ),
     "epoch": (
         "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
