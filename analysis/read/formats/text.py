@@ -47,7 +47,8 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
     inferred = infer(kinds, lines.DIALECTS, numbered)
     tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
     for main in inferred:
-        if main.has_axis and len(main.kind.rows) > 1:
+        # One line is enough if it names a step and a loss: a training that has just begun.
+        if main.has_axis and (len(main.kind.rows) > 1 or (main.has_loss and main.axis == "step")):
             stages = _stages(main, inferred)
             sides = _sides(main, [other for other in inferred if other not in stages])
             tried.append(

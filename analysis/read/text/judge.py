@@ -52,7 +52,9 @@ def _score(rows: Rows, axis: str, *, share: float) -> tuple[float, str]:
         name in rows for name in ("images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
                                   "duration_s", "elapsed_s", "train_s", "lr")
     )  # fmt: skip
-    fewest = 1 if axis == "epoch" and has_loss else 2 if has_loss else FEWEST_STEPS
+    # One line may be the first of a training; many of one step are a count that stands still.
+    is_first = has_loss and (len(rows) == 1 or axis == "epoch")
+    fewest = 1 if is_first else 2 if has_loss else FEWEST_STEPS
     if distinct < fewest:
         return 0.0, f"{distinct} steps"
     if not (has_loss or is_evaluated or has_total or is_measured):
