@@ -22,7 +22,7 @@ _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern.decode()})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?)(?![\w:])"
     rf"|(?:(?<=\[)\d+-(?=\d))?(?<![\w@])(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
-    rf"(?P<total>[ \t]*/[ \t]*\d+(?![\w.]))?(?P<unit>{_UNIT})?(?!\w)"
+    rf"(?P<total>[ \t]*/[ \t]*\d+(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
 _ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - |\. |->|=>|[^\x20-\x7e]+")
