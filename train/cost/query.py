@@ -1,4 +1,4 @@
-"""Queries for a forecast: a config, the GPUs to estimate it for, and their number."""
+"""Queries for a cost: a config, the GPUs to estimate it for, and their number."""
 
 import functools
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from configs.errors import ConfigError
 from configs.gpus import Gpu, gpu_names, named_gpu
 from configs.load import expect, merge, parse_overrides, read_tree, resolve
-from configs.schema import Finetune, Pretrain
+from configs.schema import Finetune
 
 # The keys of a line of `--cells`, and the types of their values.
 _KEYS: dict[str, tuple[type, ...]] = {
@@ -23,7 +23,7 @@ _KEYS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastQuery:
+class CostQuery:
     """A config on `nodes` x `gpus_per_node` of each of `gpus`, with the names the user gave."""
 
     source: str
@@ -42,32 +42,32 @@ def make_query(
     path: Path,
     overrides: list[str],
     *,
+    kind: type[Any],
     gpus: list[str] | None = None,
     nodes: int | None = None,
     gpus_per_node: int | None = None,
-) -> ForecastQuery:
+) -> CostQuery:
     """Return the query for a config; the defaults come from its `resources`.
 
     If neither names a GPU, the query has all known GPUs. Raises `ConfigError` for invalid input.
     """
     tree = merge(_read(path), parse_overrides(overrides))
-    found = resolve(tree, source=str(path))
-    config = found if isinstance(found, Finetune) else expect(found, Pretrain, source=path)
+    config = expect(resolve(tree, source=str(path)), kind, source=path)
     if isinstance(config, Finetune) and config.engine == "aitoolkit":
-        raise ConfigError(f"{path}: only the native engine (engine=embedded) has a forecast")
+        raise ConfigError(f"{path}: only the native engine (engine=embedded) has a cost")
     resources = config.resources
     names = gpus or ([resources.gpu] if resources.gpu else gpu_names())
-    return ForecastQuery(
+    return CostQuery(
         source=str(path),
         config=config,
         gpus={name: named_gpu(name)[1] for name in names},
         nodes=nodes or resources.nodes,
-        # A config without GPUs is forecast for one.
+        # The cost of a config without GPUs is for one.
         gpus_per_node=gpus_per_node or resources.gpus_per_node or 1,
     )
 
 
-def read_queries(path: Path) -> Iterator[ForecastQuery | ConfigError]:
+def read_queries(path: Path, kind: type[Any]) -> Iterator[CostQuery | ConfigError]:
     """Yield the query of each line of a JSON lines file, or the error of an invalid line.
 
     Each line is `{"config": path, "overrides": ["key=value", ...], "gpu": "a100" or [...],
@@ -81,12 +81,12 @@ def read_queries(path: Path) -> Iterator[ForecastQuery | ConfigError]:
         if not line.strip():
             continue
         try:
-            yield _parse(line)
+            yield _parse(line, kind)
         except ConfigError as error:
             yield ConfigError(f"{path}:{number}: {error}")
 
 
-def _parse(line: str) -> ForecastQuery:
+def _parse(line: str, kind: type[Any]) -> CostQuery:
     try:
         fields = json.loads(line)
     except ValueError as error:
@@ -101,6 +101,7 @@ def _parse(line: str) -> ForecastQuery:
     return make_query(
         Path(fields["config"]),
         [str(override) for override in fields.get("overrides", [])],
+        kind=kind,
         gpus=names,
         nodes=fields.get("nodes"),
         gpus_per_node=fields.get("gpus_per_node"),

@@ -1,0 +1,69 @@
+"""Step costs that were counted before, by a hash of all that they depend on; needs no torch."""
+
+import functools
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from configs.disk import replace_file
+from runs.folder import ROOT
+from train.cost.line import StepCost
+
+_SOURCES = ("train", "finetune/native")
+_LIBRARIES = ("torch", "diffusers", "peft")
+
+
+def kept_cost(facts: dict[str, Any], count: Callable[[], StepCost]) -> StepCost:
+    """Return the cost of a step that `facts` describe; `count` it if it is not kept yet.
+
+    A changed line of the trainer, or another version of torch, makes it count again.
+    """
+    text = json.dumps({"facts": facts, "code": _code(), "libraries": _versions()}, sort_keys=True)
+    return _cost(hashlib.sha256(text.encode()).hexdigest(), count)
+
+
+_in_memory: dict[str, StepCost] = {}
+
+
+def _cost(name: str, count: Callable[[], StepCost]) -> StepCost:
+    if name in _in_memory:
+        return _in_memory[name]
+    file = folder() / f"{name}.json"
+    try:
+        cost = StepCost(**json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        cost = count()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, json.dumps(cost.to_json()))
+    _in_memory[name] = cost
+    return cost
+
+
+def folder() -> Path:
+    """Return the folder of kept costs, in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "ditbench" / "cost"
+
+
+@functools.cache
+def _code() -> str:
+    digest = hashlib.sha256()
+    for source in _SOURCES:
+        for file in sorted((ROOT / source).rglob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+@functools.cache
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for library in _LIBRARIES:
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            found[library] = None
+    return found

@@ -1,0 +1,78 @@
+"""The memory of one rank of a pretraining, by the kept cost of its step; needs no torch."""
+
+from typing import Any
+
+from configs.checks.batch import BatchLayout
+from configs.schema import Pretrain
+from train.cost.kept import kept_cost
+from train.cost.line import Memory, Stack, StepCost
+
+GIB = 2**30
+# The context of the driver and the workspaces of libraries, and the buffers of each communicator of
+# NCCL (0.1 to 0.4 GiB). Assumed, not derived.
+_CONTEXT = 0.75 * GIB
+_COMMUNICATOR = 0.3 * GIB
+# The share of torch's allocations that its cache holds in blocks too small to reuse. Assumed.
+_FRAGMENTATION = 0.03
+
+
+def overhead(layout: BatchLayout, *, peak: float) -> float:
+    """Return the bytes beside the `peak` of torch's tensors: driver, libraries, fragmentation."""
+    # A dimension of the mesh communicates by itself; the group of all ranks never does on GPUs.
+    communicators = sum(size > 1 for size in (layout.replicate, layout.shard, layout.tensor))
+    return _CONTEXT + communicators * _COMMUNICATOR + _FRAGMENTATION * peak
+
+
+def pretrain_memory(config: Pretrain, layout: BatchLayout) -> Memory:
+    """Return the memory of one rank with the micro batch of `layout`."""
+    stacks = stacks_of(config, layout)
+
+    def count() -> StepCost:
+        # Imported here: torch takes seconds to import.
+        from train.cost.pretrain import count_cost
+
+        return count_cost(config, layout, stacks)
+
+    cost = kept_cost(_facts(config, layout, stacks), count)
+    return cost.memory(layout.micro_batch, {name: each.depth for name, each in stacks.items()})
+
+
+def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
+    """Return the stacks of alike blocks: the blocks of a DiT; a U-Net has none."""
+    model, checkpointing = config.model, config.activation_checkpointing
+    if model.family != "dit":
+        return {}
+    # FSDP gathers a block while the one before is at work.
+    ends = 1 if layout.shard == layout.tensor == 1 else 2
+    front = back = ends
+    if model.routing.kind != "none":
+        front, back = model.routing.before + ends, model.routing.after + ends
+    if config.repa.weight:
+        front = max(front, config.repa.block)
+    if config.objective.extra.dispersive:
+        front = max(front, config.objective.extra.block or 1)
+    if model.value_residual:
+        front = max(front, 2)
+    is_some = checkpointing.mode == "selective" and checkpointing.every
+    period = checkpointing.every or 1 if is_some else 1
+    return {"blocks": Stack(depth=model.depth, front=front, back=back, period=period)}
+
+
+def _facts(config: Pretrain, layout: BatchLayout, stacks: dict[str, Stack]) -> dict[str, Any]:
+    """Return all that a step's cost depends on, beside its micro batch and depth."""
+    train, data = config.train, config.data
+    found = config.model_dump(
+        mode="json", include={"model", "objective", "repa", "activation_checkpointing"}
+    )
+    found["model"] |= {"init_from": None, "init_weights": None}
+    for name, stack in stacks.items():
+        found["model"].pop("depth")
+        found[name] = [stack.small(), stack.period, stack.small() == stack.depth]
+    return found | {
+        "data": [data.size, data.channels, data.classes],
+        "optimizer": config.optimizer.kind,
+        "train": [train.precision, bool(train.compile), train.reduce, train.ema_decay is not None],
+        "layout": [layout.replicate > 1, layout.shard, layout.tensor, config.layout.reshard],
+        "accumulates": layout.accumulation > 1,
+        "measures_noise": config.gns.enabled and layout.data_ranks == 1,
+    }
