@@ -66,7 +66,6 @@ class MicroBatch(TypedDict):
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     micro_batch: PositiveInt
     attempt: int
-    tried: dict[str, str]
     setting: dict[str, Any]
 
 

@@ -14,7 +14,7 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
 from train.cost.command import answer
 from train.cost.kept import kept_cost
-from train.cost.line import Memory, Stack, StepCost
+from train.cost.line import Memory, RunCost, Stack
 
 # Parameters of the text encoders and of the VAE, and the most bytes per pixel that the VAE holds:
 # in float32 when it encodes, in bf16 when it decodes. Counted on tensors without data.
@@ -51,14 +51,13 @@ def lora_memory(config: Finetune, layout: BatchLayout) -> Memory:
         "optimizer": config.optimizer.kind,
         "size": max(config.data.resolutions),
         "ranks": layout.world > 1,
-        "accumulates": layout.accumulation > 1,
     }
 
-    def count() -> StepCost:
+    def count() -> RunCost:
         return _count(config, layout, stacks, sizes)
 
     depths = {name: stack.depth for name, stack in stacks.items()}
-    found = kept_cost(facts, count).memory(layout.micro_batch, depths)
+    found = kept_cost(facts, count).memory(layout.micro_batch, layout.accumulation, depths)
     vae, size = (4 if train.precision == "fp32" else 2), max(config.data.resolutions)
     held = found.parameters + found.optimizer + found.average + vae * _VAE
     decoded = _DECODING_PX * config.sample.width * config.sample.height * vae / 2
@@ -80,13 +79,13 @@ def transformer_sizes(config: Finetune) -> dict[str, Any]:
 
 def _count(
     config: Finetune, layout: BatchLayout, stacks: Mapping[str, Stack], sizes: dict[str, Any]
-) -> StepCost:
+) -> RunCost:
     # Imported here: torch takes seconds to import.
-    from finetune.native.fake_step import second_step
+    from finetune.native.fake_step import two_steps
     from train.cost.fit import Trial, fit_cost
 
-    def run(images: int, depths: Mapping[str, int]) -> Trial:
+    def run(images: int, depths: Mapping[str, int]) -> tuple[Trial, Trial]:
         smaller = sizes | {_STACKS[name]: depth for name, depth in depths.items()}
-        return second_step(config, dataclasses.replace(layout, micro_batch=images), smaller)
+        return two_steps(config, dataclasses.replace(layout, micro_batch=images), smaller)
 
-    return fit_cost(run, stacks, images=1)
+    return fit_cost(run, stacks, images=2)

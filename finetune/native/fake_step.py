@@ -1,4 +1,4 @@
-"""The second step of a LoRA on fake tensors, which hold no data."""
+"""Steps of a LoRA on fake tensors, which hold no data."""
 
 import contextlib
 from collections.abc import Iterator
@@ -23,8 +23,11 @@ from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients, sum_gradients
 
 
-def second_step(config: Finetune, layout: BatchLayout, sizes: dict[str, Any]) -> Trial:
-    """Return the memory and FLOPs of the second step, at the largest of `data.resolutions`."""
+def two_steps(config: Finetune, layout: BatchLayout, sizes: dict[str, Any]) -> tuple[Trial, Trial]:
+    """Return the memory and FLOPs of a step of one microbatch, and of one of two.
+
+    The images have the largest size of `data.resolutions`. The first step is left out.
+    """
     storages = StorageTracker()
     with fake_ranks(layout.world), _fake_gpu(DTYPES[config.train.precision]), storages:
         transformer = _transformer(config, sizes)
@@ -37,12 +40,11 @@ def second_step(config: Finetune, layout: BatchLayout, sizes: dict[str, Any]) ->
         for name in ("transformer_blocks", "single_transformer_blocks"):
             for number, block in enumerate(getattr(transformer, name)):
                 mark_passes(block, name, number, storages)
-        activations = gradients = 0
-        for step in (1, 2):
-            storages.segments.clear()
-            storages.flops = 0
+        trials = []
+        for microbatches in (1, 1, 2):
+            storages.segments, storages.flops = [], 0
             before = storages.held
-            for number in range(min(layout.accumulation, 2)):
+            for number in range(microbatches):
                 storages.mark(f"microbatch {number}")
                 batch = _batch(config, sizes, layout.micro_batch)
                 held = storages.held
@@ -57,17 +59,18 @@ def second_step(config: Finetune, layout: BatchLayout, sizes: dict[str, Any]) ->
             if config.optimizer.kind != "adamw8bit":  # it has all moments, and its step is compiled
                 optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            ema.update(step)
-    kinds = {
-        "parameters": parameters,
-        "average": average,
-        "optimizer": storages.held - parameters - average,
-        "gradients": gradients,
-        "activations": activations,
-        "numbers": sum(parameter.numel() for parameter in weights.parameters()),
-        "flops": storages.flops,
-    }
-    return Trial(kinds=kinds, segments=storages.segments)
+            ema.update(1)
+            kinds = {
+                "parameters": parameters,
+                "average": average,
+                "optimizer": storages.held - parameters - average,
+                "gradients": gradients,
+                "activations": activations,
+                "numbers": sum(parameter.numel() for parameter in weights.parameters()),
+                "flops": storages.flops,
+            }
+            trials.append(Trial(kinds=kinds, segments=storages.segments))
+    return trials[1], trials[2]
 
 
 def _transformer(config: Finetune, sizes: dict[str, Any]) -> FluxTransformer2DModel:

@@ -1,4 +1,4 @@
-"""Ask `python -m train forecast` for the parameters and the GPU memory of configs."""
+"""Ask `python -m train cost`, or finetune, for the memory, parameters and step time of configs."""
 
 import json
 import os
@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from configs.errors import ConfigError
+from configs.load import read_tree
 from runs.folder import ROOT
 
-# A cell is dropped only if its tensors alone exceed the GPU by this factor: the error of the
-# closed forms is smaller.
+# A cell is dropped only if its tensors alone exceed the GPU by this factor.
 MARGIN = 1.1
-_TIMEOUT_S = 120
+# The first answer about a network takes seconds, and later ones do not.
+_TIMEOUT_S = 900
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,16 +45,28 @@ class ForecastAnswer:
 
 
 def ask(queries: Sequence[tuple[Path, list[str]]]) -> list[ForecastAnswer]:
-    """Return an answer per query, a config with its overrides; one process answers all."""
-    if not queries:
-        return []
+    """Return an answer per query, a config with its overrides; one process answers each kind."""
+    answers: dict[int, ForecastAnswer] = {}
+    engines = [_engine(config) for config, _ in queries]
+    for engine in dict.fromkeys(engines):
+        numbers = [number for number, each in enumerate(engines) if each == engine]
+        try:
+            found = [_answer(raw) for raw in _ask([queries[number] for number in numbers], engine)]
+        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+            found = [ForecastAnswer(remark=str(error)) for _ in numbers]
+        answers |= zip(numbers, found, strict=True)
+    return [answers[number] for number in range(len(queries))]
+
+
+def _engine(config: Path) -> str:
+    """Return the package that trains a config, `train` if its file cannot be read."""
     try:
-        return [_answer(raw) for raw in _ask(queries)]
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return [ForecastAnswer(remark=str(error)) for _ in queries]
+        return "finetune" if read_tree(config).get("kind") == "finetune" else "train"
+    except ConfigError:
+        return "train"
 
 
-def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
+def _ask(queries: Sequence[tuple[Path, list[str]]], engine: str) -> list[dict[str, Any]]:
     lines = [
         json.dumps({"config": str(config.absolute()), "overrides": overrides})
         for config, overrides in queries
@@ -61,7 +75,7 @@ def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
         file = Path(folder) / "cells.jsonl"
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
         done = subprocess.run(
-            [sys.executable, "-m", "train", "forecast", "--cells", file, "--json"],
+            [sys.executable, "-m", engine, "cost", "--cells", file, "--json"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -69,10 +83,10 @@ def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
             timeout=_TIMEOUT_S,
         )
     if done.returncode not in (0, 1):
-        raise ValueError((done.stderr.strip().splitlines() or ["the forecast printed nothing"])[-1])
+        raise ValueError((done.stderr.strip().splitlines() or ["nothing was printed"])[-1])
     answers = json.loads(done.stdout)
     if not isinstance(answers, list) or len(answers) != len(lines):
-        raise ValueError("the forecast answered other cells than were asked for")
+        raise ValueError("other cells were answered than were asked for")
     return answers
 
 

@@ -101,7 +101,9 @@ class _Fit:
             layout = divide(config, world=world, tuned=self._largest_divisor() or _group(config))
         memory = self._memory_of(config, layout)
         reason, fix = self._misfit(memory, layout)
-        step = None if reason else step_time(self._query, layout, memory=memory, gpu=self._gpu)
+        step = None
+        if reason is None:
+            step = step_time(self._query, layout, memory=memory, gpu=name, peaks=self._gpu)
         if step is None and reason is None:
             reason = f"it has no arithmetic for train.precision {config.train.precision}"
             fix = "train.precision=fp16" if isinstance(config, Pretrain) else "another GPU"

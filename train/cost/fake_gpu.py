@@ -140,24 +140,30 @@ def gpu_compiler(storages: StorageTracker) -> Iterator[None]:
     Forward and backward are partitioned as Inductor does. The values that its kernels keep in
     registers have no bytes.
     """
-    backend = aot_autograd(
-        fw_compiler=functools.partial(_Kernels.compiled, storages=storages),
-        bw_compiler=functools.partial(_Kernels.compiled, storages=storages),
-        decompositions=select_decomp_table,
-        partition_fn=_partition,
-    )
     compile_module = nn.Module.compile
 
     def compile_for_gpu(module: nn.Module, **options: Any) -> None:
         # Two sizes of the micro batch are two graphs, as each is in its run.
-        compile_module(module, backend=backend, dynamic=False)
+        compile_module(module, backend=_backend(), dynamic=False)
 
     with (
         mock.patch.object(nn.Module, "compile", compile_for_gpu),
+        mock.patch.object(_Kernels, "storages", storages, create=True),
         mock.patch("torch.nn.functional.rms_norm", _in_float32(_decomposed_rms_norm)),
         torch._dynamo.config.patch(recompile_limit=64, accumulated_recompile_limit=4096),
     ):
         yield
+
+
+@functools.cache
+def _backend() -> Any:
+    """Return one backend for all networks: those with the same blocks share their graphs."""
+    return aot_autograd(
+        fw_compiler=_Kernels.compiled,
+        bw_compiler=_Kernels.compiled,
+        decompositions=select_decomp_table,
+        partition_fn=_partition,
+    )
 
 
 def _partition(graph: fx.GraphModule, inputs: Any, **more: Any) -> Any:
@@ -179,22 +185,22 @@ class _Kernels(fx.Interpreter):
     what these read, and what the graph returns.
     """
 
-    def __init__(self, graph: fx.GraphModule, storages: StorageTracker) -> None:
+    storages: StorageTracker
+
+    def __init__(self, graph: fx.GraphModule) -> None:
         super().__init__(graph)
-        self._storages, self._written = storages, _written(graph.graph)
+        self._written = _written(graph.graph)
 
     @classmethod
-    def compiled(
-        cls, graph: fx.GraphModule, inputs: Sequence[Any], *, storages: StorageTracker
-    ) -> Callable[..., Any]:
+    def compiled(cls, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Return the boxed function of a graph: it frees its arguments as it goes."""
-        return _boxed(cls(graph, storages).boxed_run)
+        return _boxed(cls(graph).boxed_run)
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one operation."""
         if n.op != "call_function" or n in self._written:
             return super().run_node(n)
-        with self._storages.paused():
+        with self.storages.paused():
             return super().run_node(n)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from train.cost.line import Stack, StepCost
+from train.cost.line import RunCost, Stack, StepCost
 from train.cost.storages import Segment
 
 Numbers = np.ndarray[Any, np.dtype[np.float64]]
@@ -23,12 +23,15 @@ class Trial:
 
 
 def fit_cost(
-    run: Callable[[int, Mapping[str, int]], Trial], stacks: Mapping[str, Stack], *, images: int
-) -> StepCost:
-    """Return the cost of a step from runs with `images` and twice as many, and with more blocks.
+    run: Callable[[int, Mapping[str, int]], tuple[Trial, Trial]],
+    stacks: Mapping[str, Stack],
+    *,
+    images: int,
+) -> RunCost:
+    """Return the cost of steps from runs with `images` and twice as many, and with more blocks.
 
-    `run` takes a step with a micro batch and a depth of each stack. A stack that is not much deeper
-    than its least depth is run whole.
+    `run` takes a step of one microbatch and one of two, with a micro batch and a depth of each
+    stack. A stack that is not much deeper than its least depth is run whole.
     """
     base = {name: stack.small() for name, stack in stacks.items()}
     varied = {name: stack for name, stack in stacks.items() if base[name] < stack.depth}
@@ -37,17 +40,30 @@ def fit_cost(
     for name, stack in varied.items():
         deeper = base | {name: base[name] + stack.period}
         trials.append([run(size, deeper) for size in both])
+    once, twice = (
+        _step_cost([[both_steps[number] for both_steps in pair] for pair in trials],
+                   varied, base, images=images)
+        for number in range(2)
+    )  # fmt: skip
+    return RunCost(once=once, twice=twice)
+
+
+def _step_cost(
+    trials: list[list[Trial]], varied: Mapping[str, Stack], base: Mapping[str, int], *, images: int
+) -> StepCost:
     scales = [stack.period for stack in varied.values()]
     kinds = {
-        name: _line([[np.array(one.kinds[name], float) for one in pair] for pair in trials],
-                    images, scales).tolist()
+        name: _line(
+            [[np.array(one.kinds[name], float) for one in pair] for pair in trials], images, scales
+        ).tolist()
         for name in trials[0][0].kinds
-    }  # fmt: skip
+    }
     points = [[_points(trial) for trial in pair] for pair in trials]
-    lines = [_line(one, images, scales).reshape(2 + 2 * len(scales), -1).T
-             for one in _aligned(points, varied, base)]  # fmt: skip
+    lines = [
+        _line(one, images, scales).reshape(2 + 2 * len(scales), -1).T
+        for one in _aligned(points, varied, base)
+    ]
     return StepCost(
-        images=images,
         depths={name: base[name] for name in varied},
         kinds=kinds,
         points=_highest(np.concatenate(lines)).tolist(),
@@ -98,11 +114,12 @@ def _equally_long(found: list[list[Numbers]]) -> list[list[Numbers]]:
 
 def _line(values: list[list[Numbers]], images: int, scales: list[int]) -> Numbers:
     """Return the coefficients of `StepCost` along the first axis."""
-    (first, second), *deeper = values
-    slope = (second - first) / images
-    lines = [first, slope]
-    for (one, two), scale in zip(deeper, scales, strict=True):
-        lines += [(one - first) / scale, ((two - one) / images - slope) / scale]
+    at_none, slope = zip(
+        *((2 * one - two, (two - one) / images) for one, two in values), strict=True
+    )
+    lines = [at_none[0], slope[0]]
+    for number, scale in enumerate(scales, start=1):
+        lines += [(at_none[number] - at_none[0]) / scale, (slope[number] - slope[0]) / scale]
     return np.stack(lines)
 
 

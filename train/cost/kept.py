@@ -11,14 +11,14 @@ from typing import Any
 
 from configs.disk import replace_file
 from runs.folder import ROOT
-from train.cost.line import StepCost
+from train.cost.line import RunCost
 
 _SOURCES = ("train", "finetune/native")
 _LIBRARIES = ("torch", "diffusers", "peft")
 
 
-def kept_cost(facts: dict[str, Any], count: Callable[[], StepCost]) -> StepCost:
-    """Return the cost of a step that `facts` describe; `count` it if it is not kept yet.
+def kept_cost(facts: dict[str, Any], count: Callable[[], RunCost]) -> RunCost:
+    """Return the cost of the steps that `facts` describe; `count` it if it is not kept yet.
 
     A changed line of the trainer, or another version of torch, makes it count again.
     """
@@ -26,16 +26,16 @@ def kept_cost(facts: dict[str, Any], count: Callable[[], StepCost]) -> StepCost:
     return _cost(hashlib.sha256(text.encode()).hexdigest(), count)
 
 
-_in_memory: dict[str, StepCost] = {}
+_in_memory: dict[str, RunCost] = {}
 
 
-def _cost(name: str, count: Callable[[], StepCost]) -> StepCost:
+def _cost(name: str, count: Callable[[], RunCost]) -> RunCost:
     if name in _in_memory:
         return _in_memory[name]
     file = folder() / f"{name}.json"
     try:
-        cost = StepCost(**json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        cost = RunCost.from_json(json.loads(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError, KeyError):
         cost = count()
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(cost.to_json()))

@@ -5,7 +5,7 @@ the number of blocks. `train/cost/fit.py` takes these lines from steps of networ
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 
@@ -15,8 +15,7 @@ class Memory:
 
     Gradients grow while activations are freed, so `peak` can be less than the sum. `average` is
     the EMA, `activations` are kept from the forward to the backward pass. torch reports `peak` as
-    allocated. `numbers` counts the parameters of the whole network. FLOPs are those of up to two
-    microbatches.
+    allocated. `numbers` counts the parameters of the whole network.
     """
 
     parameters: float
@@ -51,14 +50,13 @@ class Stack:
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
-    """Lines through the costs of a step with `images` and with one more, by depth of each stack.
+    """Lines through the costs of a step, in images of the micro batch and blocks of each stack.
 
-    The coefficients of a line are its value at `images` and `depths`, its slope in images, and for
-    each stack its slope in blocks and that slope's own slope in images. `points` are the lines of
-    the bytes held after those allocations that can be the peak.
+    The coefficients of a line are its value without images at `depths`, its slope in images, and
+    for each stack its slope in blocks and that slope's own slope in images. `points` are the lines
+    of the bytes held after those allocations that can be the peak.
     """
 
-    images: int
     depths: dict[str, int]
     kinds: dict[str, list[float]]
     points: list[list[float]]
@@ -70,13 +68,31 @@ class StepCost:
         return Memory(**kinds, peak=peak)
 
     def _value(self, line: list[float], images: int, depths: Mapping[str, int]) -> float:
-        more = images - self.images
-        value = line[0] + line[1] * more
+        value = line[0] + line[1] * images
         for number, (stack, depth) in enumerate(self.depths.items()):
             block, block_image = line[2 + 2 * number : 4 + 2 * number]
-            value += (depths[stack] - depth) * (block + block_image * more)
+            value += (depths[stack] - depth) * (block + block_image * images)
         return value
 
+
+@dataclass(frozen=True, kw_only=True)
+class RunCost:
+    """The costs of a step with one microbatch and with two, which stand for any more."""
+
+    once: StepCost
+    twice: StepCost
+
+    def memory(self, images: int, accumulation: int, depths: Mapping[str, int]) -> Memory:
+        """Return the memory and FLOPs of a step of so many microbatches of `images`."""
+        once, twice = (one.memory(images, depths) for one in (self.once, self.twice))
+        flops = once.flops + (accumulation - 1) * (twice.flops - once.flops)
+        return replace(twice if accumulation > 1 else once, flops=flops)
+
     def to_json(self) -> dict[str, Any]:
-        """Return plain values, from which `StepCost(**...)` makes the same."""
+        """Return plain values, from which `from_json` makes the same."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, tree: dict[str, Any]) -> "RunCost":
+        """Return the cost of plain values."""
+        return cls(once=StepCost(**tree["once"]), twice=StepCost(**tree["twice"]))

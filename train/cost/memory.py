@@ -5,7 +5,7 @@ from typing import Any
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.cost.kept import kept_cost
-from train.cost.line import Memory, Stack, StepCost
+from train.cost.line import Memory, RunCost, Stack
 
 GIB = 2**30
 # The context of the driver and the workspaces of libraries, and the buffers of each communicator of
@@ -27,14 +27,15 @@ def pretrain_memory(config: Pretrain, layout: BatchLayout) -> Memory:
     """Return the memory of one rank with the micro batch of `layout`."""
     stacks = stacks_of(config, layout)
 
-    def count() -> StepCost:
+    def count() -> RunCost:
         # Imported here: torch takes seconds to import.
         from train.cost.pretrain import count_cost
 
         return count_cost(config, layout, stacks)
 
-    cost = kept_cost(_facts(config, layout, stacks), count)
-    return cost.memory(layout.micro_batch, {name: each.depth for name, each in stacks.items()})
+    cost = kept_cost(facts(config, layout, stacks), count)
+    depths = {name: stack.depth for name, stack in stacks.items()}
+    return cost.memory(layout.micro_batch, layout.accumulation, depths)
 
 
 def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
@@ -58,7 +59,12 @@ def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
     return {"blocks": Stack(depth=model.depth, front=front, back=back, period=period)}
 
 
-def _facts(config: Pretrain, layout: BatchLayout, stacks: dict[str, Stack]) -> dict[str, Any]:
+def measures_noise(config: Pretrain, layout: BatchLayout) -> bool:
+    """Return whether a rank compares the gradients of single microbatches."""
+    return config.gns.enabled and layout.data_ranks == 1
+
+
+def facts(config: Pretrain, layout: BatchLayout, stacks: dict[str, Stack]) -> dict[str, Any]:
     """Return all that a step's cost depends on, beside its micro batch and depth."""
     train, data = config.train, config.data
     found = config.model_dump(
@@ -73,6 +79,5 @@ def _facts(config: Pretrain, layout: BatchLayout, stacks: dict[str, Stack]) -> d
         "optimizer": config.optimizer.kind,
         "train": [train.precision, bool(train.compile), train.reduce, train.ema_decay is not None],
         "layout": [layout.replicate > 1, layout.shard, layout.tensor, config.layout.reshard],
-        "accumulates": layout.accumulation > 1,
-        "measures_noise": config.gns.enabled and layout.data_ranks == 1,
+        "measures_noise": measures_noise(config, layout),
     }

@@ -19,7 +19,8 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.cost.fake_gpu import fake_ranks, gpu_autocast, gpu_compiler, gpu_kernels
 from train.cost.fit import Trial, fit_cost
-from train.cost.line import Stack, StepCost
+from train.cost.line import RunCost, Stack
+from train.cost.memory import measures_noise
 from train.cost.storages import StorageTracker, mark_passes
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
@@ -33,20 +34,23 @@ from train.pretrain.train_state import make_projection, zero_batch
 _CPU = torch.device("cpu")
 
 
-def count_cost(config: Pretrain, layout: BatchLayout, stacks: Mapping[str, Stack]) -> StepCost:
-    """Return the cost of a step of `layout`, from steps of networks of few blocks."""
+def count_cost(config: Pretrain, layout: BatchLayout, stacks: Mapping[str, Stack]) -> RunCost:
+    """Return the cost of steps of `layout`, from steps of networks of few blocks."""
 
-    def run(images: int, depths: Mapping[str, int]) -> Trial:
+    def run(images: int, depths: Mapping[str, int]) -> tuple[Trial, Trial]:
         depth = depths.get("blocks", config.model.depth)
         model = config.model.model_copy(update={"depth": depth})
         smaller = config.model_copy(update={"model": model})
-        return run_step(smaller, dataclasses.replace(layout, micro_batch=images))
+        return run_steps(smaller, dataclasses.replace(layout, micro_batch=images))
 
     return fit_cost(run, stacks, images=2 * config.objective.group)
 
 
-def run_step(config: Pretrain, layout: BatchLayout) -> Trial:
-    """Return the memory and FLOPs of the second step of a run on rank 0 of `layout`."""
+def run_steps(config: Pretrain, layout: BatchLayout) -> tuple[Trial, Trial]:
+    """Return the memory and FLOPs of a step of one microbatch, and of one of two, on rank 0.
+
+    The first step of a run is left out: it has no gradients and moments yet.
+    """
     model = config.model.model_copy(update={"init_from": None})
     # The CPU has no float16 autocast here; bfloat16 takes the same memory.
     precision = "bf16" if config.train.precision == "fp16" else config.train.precision
@@ -64,7 +68,7 @@ def run_step(config: Pretrain, layout: BatchLayout) -> Trial:
             gpu_kernels(mesh),
             compiler,
         ):
-            return _Steps(config, layout, storages).second()
+            return _Steps(config, layout, storages).later()
 
 
 class _Steps:
@@ -85,38 +89,42 @@ class _Steps:
         before = storages.held
         self._optimizer = make_optimizer(self._network, config, projection=self._projection)
         self._held["optimizer"] = storages.held - before
+        # DDP keeps its buckets between steps, and gradients are views of them.
+        self._buckets: dict[nn.Parameter, Tensor] = {}
+        if layout.world > 1 and not is_sharded(layout):
+            self._buckets = {p: torch.zeros_like(p) for p in self._network.parameters()}
         self._objective = DiffusionObjective(config, _CPU)
 
-    def second(self) -> Trial:
-        """Return the memory and FLOPs of the second step."""
-        storages, layout = self._storages, self._layout
-        _, first_gradients = self._passes()
-        held = storages.held
-        self._update(1)
-        # Lazily made moments stay; the gradients go.
-        moments = storages.held - held + first_gradients
-        if layout.world > 1 and not is_sharded(layout):
-            # DDP keeps its buckets between steps, and gradients are views of them.
-            for parameter in self._network.parameters():
-                parameter.grad = torch.zeros_like(parameter)
-        storages.segments.clear()
-        storages.flops = 0
-        activations, gradients = self._passes()
+    def later(self) -> tuple[Trial, Trial]:
+        """Return the step of one microbatch, then of two, after a first step."""
+        before = self._storages.held
+        self._take(1)
+        # Moments are made lazily; gradients go.
+        self._held["optimizer"] += self._storages.held - before
+        return self._take(1), self._take(2)
+
+    def _take(self, microbatches: int) -> Trial:
+        storages = self._storages
+        storages.segments, storages.flops = [], 0
+        for parameter, bucket in self._buckets.items():
+            parameter.grad = bucket
+        activations, gradients = self._passes(microbatches)
         storages.mark("update")
-        self._update(2)
-        self._held["optimizer"] += moments
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._ema.update(1)
         kinds = self._held | {
-            "gradients": max(first_gradients, gradients),
+            "gradients": gradients + sum(bucket.nbytes for bucket in self._buckets.values()),
             "activations": activations,
             "numbers": self._numbers,
             "flops": storages.flops,
         }
         return Trial(kinds=kinds, segments=storages.segments)
 
-    def _passes(self) -> tuple[int, int]:
-        """Return the bytes of activations and of gradients; two microbatches stand for any more."""
+    def _passes(self, microbatches: int) -> tuple[int, int]:
+        """Return the bytes of activations and of gradients."""
         config, storages = self._config, self._storages
-        images, microbatches = self._layout.micro_batch, min(self._layout.accumulation, 2)
+        images = self._layout.micro_batch
         before, activations, apart = storages.held, 0, list[Tensor | None]()
         for number in range(microbatches):
             storages.mark(f"microbatch {number}")
@@ -132,17 +140,12 @@ class _Steps:
             activations = storages.held - held
             losses.sum().backward()
             del losses, batch
-            if number < microbatches - 1 and config.gns.enabled and self._layout.data_ranks == 1:
+            if number < microbatches - 1 and measures_noise(config, self._layout):
                 # One rank measures the noise between the gradients of single microbatches.
                 apart = [parameter.grad for parameter in self._network.parameters()]
                 self._optimizer.zero_grad(set_to_none=True)
         del apart
         return activations, storages.held - before
-
-    def _update(self, step: int) -> None:
-        self._optimizer.step()
-        self._optimizer.zero_grad(set_to_none=True)
-        self._ema.update(step)
 
 
 def _parallelized(network: nn.Module, config: Pretrain, layout: BatchLayout) -> nn.Module:

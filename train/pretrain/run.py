@@ -40,7 +40,7 @@ from train.model.build import network_macs
 from train.model.parallelize import DTYPES, is_sharded, with_compile_resolved
 from train.pretrain.evaluation import FidEvaluation, HeldOutLoss, PretrainEvaluator
 from train.pretrain.gradient_check import check_gradients
-from train.pretrain.micro_batch_search import tuned_micro_batch
+from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
 from train.pretrain.train_state import TrainState, make_train_state
 
