@@ -23,7 +23,7 @@ blocks (`train.compile`), or raise `train.micro_batch`."
         gb, predicted = one["gpu_gb"], one.get("predicted_gb")
         if gb and predicted and abs(gb / predicted - 1) > 0.1:
             yield f"{name} took {gb:.1f} GB, but {predicted:.1f} GB were predicted: mend \
-`train/forecast/memory.py`."
+`train/cost/memory.py`."
     compiled, eager = runs.get("xl-compiled"), runs.get("xl-eager")
     if compiled and (compiled["mfu"] or 1) < 0.4 and "measured" in budgets and len(budgets) > 1:
         against = budgets.get("kernels alone") or budgets["expected"]

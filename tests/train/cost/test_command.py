@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from train.forecast.command import main
 
 from configs.errors import ConfigError
-from train.forecast.command import main
 
 CIFAR10 = "configs/pretrain/cifar10.yaml"
 
