@@ -3,7 +3,7 @@
 A placement is written `GPU:NODESxGPUS`. The global batch, and so the loss, is the same on all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,20 +36,28 @@ def placements(
 ) -> list[Placement]:
     """Return the placement for each shape, with the first of its layouts that fits by the forecast.
 
-    One process answers for all. Without a forecast it is the first layout that divides.
+    Without a forecast it is the first layout that divides. A later layout is asked for only on the
+    shapes that earlier ones do not fit.
     """
-    yaml, own = request.query
-    tried = [(shape, one) for shape in shapes for one in _settings(request.config, shape)]
-    answers = [ForecastAnswer()] * len(tried)
-    if isinstance(request.config, Pretrain | Finetune):
-        words = [[*own, *overrides_from(changes)] for _, changes in tried]
-        answers = forecast.ask([(yaml, one) for one in words])
+    settings = {shape: list(_settings(request.config, shape)) for shape in shapes}
     found: dict[str, Placement] = {}
-    for (shape, changes), answer in zip(tried, answers, strict=True):
-        if shape not in found or found[shape].refusal:
+    for number in range(max(map(len, settings.values()), default=0)):
+        tried = {
+            shape: several[number]
+            for shape, several in settings.items()
+            if len(several) > number and (shape not in found or found[shape].refusal)
+        }
+        for (shape, changes), answer in zip(tried.items(), _answers(request, tried), strict=True):
             one = _placement(request, shape, changes, answer)
             found[shape] = found.get(shape, one) if one.refusal else one
     return [_at_its_site(one, site_name) for one in found.values()]
+
+
+def _answers(request: RunRequest, tried: Mapping[str, Mapping[str, Any]]) -> list[ForecastAnswer]:
+    if not isinstance(request.config, Pretrain | Finetune):
+        return [ForecastAnswer()] * len(tried)
+    yaml, own = request.query
+    return forecast.ask([(yaml, [*own, *overrides_from(one)]) for one in tried.values()])
 
 
 def _at_its_site(one: Placement, site_name: str | None) -> Placement:

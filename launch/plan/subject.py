@@ -15,6 +15,7 @@ from configs.table import Row
 from launch.plan import machine, memory
 from launch.plan.checks import forecast_checks, run_checks
 from launch.plan.forecast import ForecastAnswer
+from launch.plan.measure import measure
 from launch.plan.outlook import Outlook, run_outlook, study_outlook
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import table, to_json
@@ -26,11 +27,12 @@ from launch.submit.study import ArrayScript, StudySubmission
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run; `site_name` and `new` are the flags of `submit`."""
+    """A run; `site_name` and `new` are the flags of `submit`; `measures` times its steps first."""
 
     request: RunRequest
     site_name: str | None
     new: bool
+    measures: bool = False
     title = "does it fit?"
 
     @cached_property
@@ -40,6 +42,8 @@ class RunPlan:
 
     def checks(self) -> Iterator[CheckResult]:
         """Yield the checks by which `submit` refuses."""
+        if self.measures:
+            yield from measure(self.request)
         yield from run_checks(self.request, self.forecast)
         idle = checked("idle", lambda: check_idle(self.request, new=self.new))
         yield from [idle] if idle.level == "fail" else []

@@ -232,7 +232,7 @@ def waits_s(partition: str | None) -> dict[str, list[float]]:
 
 def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run a command in a job of its own on one node; give up after half an hour in the queue."""
-    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=5")
+    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=10")
     return run("srun", *flags, *own, *command, timeout_s=None)
 
 

@@ -27,8 +27,8 @@ def test_these_are_all_its_flags() -> None:
             "--fast", "--help", "--labels", "--resolution", "--sheet", "--trigger", "--vae", "-h",
         ],
         "plan": [
-            "--all", "--help", "--into", "--json", "--new", "--no-forecast", "--partition",
-            "--rates", "--script", "--site", "--test", "-h",
+            "--all", "--help", "--into", "--json", "--measure", "--new", "--no-forecast",
+            "--partition", "--rates", "--script", "--site", "--test", "-h",
         ],
         "submit": [
             "--force", "--help", "--into", "--local", "--new", "--no-forecast", "--partition",
