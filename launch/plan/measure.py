@@ -38,9 +38,9 @@ def measure(request: RunRequest) -> Iterator[CheckResult]:
     partition = str((request.site.flags | request.flags).get("partition", "")) or None
     cluster = client.gpus(partition) if request.config.resources.gpus_per_node else {}
     asked = request.config.resources.gpu
-    names = [name for name in cluster if asked in (None, name)] or [None]
-    with ThreadPoolExecutor(len(names)) as pool:
-        yield from pool.map(lambda name: _measured_on(request, name), names)
+    names: list[str | None] = [name for name in cluster if asked in (None, name)]
+    with ThreadPoolExecutor(max(1, len(names))) as pool:
+        yield from pool.map(lambda name: _measured_on(request, name), names or [None])
 
 
 def _measured_on(request: RunRequest, gpu: str | None) -> CheckResult:

@@ -179,11 +179,7 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
         assert config.data.path is not None
         facts["vae_sha256"] = read_index(Path(config.data.path)).vae.sha256
     if config.model.family == "dit":
-        facts["recomputed_macs_per_image"] = flops.recomputed_macs(config)
-        if extra := flops.extra_macs(config):
-            facts["extra_macs_per_image"] = extra
         facts["tokens_per_image"] = flops.tokens(config)
-        facts["newton_schulz_flops_per_step"] = flops.newton_schulz_flops(config) or None
     return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs_per_image": macs,
