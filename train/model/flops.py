@@ -75,6 +75,17 @@ def _modulation_macs(model: Model) -> int:
     return 7 * model.width * (model.adaln_rank or 0)
 
 
+def recomputed_macs(config: Pretrain) -> int:
+    """Return the forward MACs per image that checkpointing computes again, of average blocks."""
+    model, checkpointing = config.model, config.activation_checkpointing
+    every = 1 if checkpointing.mode == "full" else checkpointing.every
+    if checkpointing.mode == "none" or every is None:
+        return 0  # selective with every: null keeps the result of every matrix product
+    macs = training_macs(config)
+    in_blocks = macs["blocks"] + macs["attention"] + model.depth * _modulation_macs(model)
+    return in_blocks // model.depth * (model.depth // every)
+
+
 def training_flops(macs: dict[str, int]) -> int:
     """Return the FLOPs of training on one image: 6 x MACs (forward 2, backward 4)."""
     return 6 * sum(macs.values())

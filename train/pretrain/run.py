@@ -179,6 +179,7 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
         assert config.data.path is not None
         facts["vae_sha256"] = read_index(Path(config.data.path)).vae.sha256
     if config.model.family == "dit":
+        facts["recomputed_macs_per_image"] = flops.recomputed_macs(config)
         facts["tokens_per_image"] = flops.tokens(config)
     return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
