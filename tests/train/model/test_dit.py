@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from configs.load import resolve
+from configs.load import resolve, to_tree
 from configs.schema import Pretrain
 from train.model.attention import Attention, attend, rope_table, rotate, sincos_table
 from train.model.blocks import AdaLNBlock
 from train.model.build import build_network
 from train.model.dit import DiT
 from train.model.flops import dit_macs, recomputed_macs, training_flops
+from train.model.parallelize import apply_activation_checkpointing
 
 SIZES = {
     "S": {"width": 384, "depth": 12, "heads": 6},
@@ -160,120 +161,6 @@ def test_the_larger_flavours_have_their_parameters(flavour: str) -> None:
     with torch.device("meta"):
         network = build_network(config)
     assert sum(p.numel() for p in network.parameters()) == pytest.approx(parameters, rel=0.01)
-
-
-def test_every_position_has_its_own_sinusoids() -> None:
-    table = sincos_table(4, 32)
-    assert table.shape == (16, 32)
-    assert torch.cdist(table, table).add(torch.eye(16)).min() > 0.5
-
-
-def test_rotated_products_depend_on_relative_position_only() -> None:
-    side, head_dim = 6, 16
-    torch.manual_seed(0)
-    table = rope_table(side, head_dim)
-    q, k = torch.randn(2, head_dim)
-    rotated_q, rotated_k = (rotate(x.expand(side * side, -1), table) for x in (q, k))
-    products = (rotated_q @ rotated_k.T).view(side, side, side, side)
-    difference = products[:-1, :-2, :-1, :-2] - products[1:, 2:, 1:, 2:]
-    assert difference.abs().max() < 1e-4
-    assert products.std() > 1e-2
-    torch.testing.assert_close(products[0, 0, 0, 0], q @ k)
-
-
-def test_rotation_keeps_lengths() -> None:
-    x = torch.randn(2, 3, 16, 8)
-    torch.testing.assert_close(rotate(x, rope_table(4, 8)).norm(dim=-1), x.norm(dim=-1))
-
-
-def test_queries_and_keys_of_any_length_give_the_same_scores_when_normalised() -> None:
-    block = perturbed(config_of()).blocks[0]
-    assert isinstance(block, AdaLNBlock)
-    attention, rope, x = block.attention, rope_table(4, 16), torch.randn(2, 16, 32)
-    plain, _ = attention(x, rope)
-    with torch.no_grad():
-        for tensor in (attention.qkv.weight, attention.qkv.bias):
-            tensor.view(2, 3, 16, -1)[:, :2] *= 10
-    torch.testing.assert_close(attention(x, rope)[0], plain, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("bf16", [False, True])
-def test_attention_is_bitwise_that_with_heads_before_tokens(bf16: bool) -> None:
-    attention, rope = Attention(config_of(width=48).model), rope_table(8, 24)
-
-    def tokens_first(x: Tensor, rope: Tensor) -> Tensor:
-        return attention(x, rope)[0]
-
-    def heads_first(x: Tensor, rope: Tensor) -> Tensor:
-        q, k, v = attention.qkv(x).unflatten(2, (2, 3, 24)).permute(3, 0, 2, 1, 4)
-        q, k = rotate(attention.q_norm(q), rope), rotate(attention.k_norm(k), rope)
-        return attention.out(attend(q, k, v).transpose(1, 2).flatten(2))
-
-    torch.manual_seed(0)
-    x, weighting = torch.randn(2, 3, 64, 48)
-    results = []
-    for run in (tokens_first, heads_first):
-        leaf = x.clone().requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            out = run(leaf, rope)
-        attention.zero_grad()
-        (out * weighting).sum().backward()
-        results.append([out, leaf.grad, *(p.grad for p in attention.parameters())])
-    assert all(map(torch.equal, *results))
-
-
-@pytest.mark.parametrize("positions", ["rope", "sincos"])
-def test_blocks_read_the_dtype_of_autocast_with_either_encoding(positions: str) -> None:
-    network, seen = perturbed(config_of(positions=positions)), []
-    network.blocks[1].register_forward_pre_hook(lambda block, inputs: seen.append(inputs[0].dtype))
-    with torch.autocast("cpu", torch.bfloat16):
-        network(*inputs())
-    assert seen == [torch.bfloat16]
-
-
-def test_attention_in_bf16_on_a_cpu_is_the_attention_of_float32() -> None:
-    torch.manual_seed(0)
-    qkv = torch.randn(3, 2, 4, 64, 16)
-    exact = qkv.clone().requires_grad_()
-    rounded = qkv.bfloat16().requires_grad_()
-    for leaf in (exact, rounded):
-        attend(*leaf).square().sum().backward()
-    torch.testing.assert_close(attend(*rounded).float(), attend(*exact), rtol=0.02, atol=0.02)
-    assert exact.grad is not None
-    assert rounded.grad is not None
-    error = (rounded.grad.float() - exact.grad).norm() / exact.grad.norm()
-    assert error < 0.02
-
-
-def test_bf16_autocast_is_close_to_float32() -> None:
-    network = perturbed(config_of())
-    exact = network(*inputs())
-    with torch.autocast("cpu", torch.bfloat16):
-        rounded = network(*inputs())
-    error = (rounded.float() - exact).norm() / exact.norm()
-    assert 0 < error < 0.02
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("default")  # the compiler warns
-@pytest.mark.parametrize("bf16", [False, True])
-def test_a_compiled_block_equals_the_eager_one(bf16: bool) -> None:
-    torch.manual_seed(0)
-    block = perturbed(config_of()).blocks[0]
-    x = torch.randn(3, 16, 32)
-    arguments = torch.randn(3, 32), rope_table(4, 16)
-    compiled = torch.compile(block, fullgraph=True)
-    results = []
-    for run in (block, compiled):
-        leaf = x.clone().requires_grad_()
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            out = run(leaf, *arguments)
-        out.float().square().sum().backward()
-        assert leaf.grad is not None
-        results.append((out.detach().float(), leaf.grad))
-    tolerance = 0.05 if bf16 else 1e-5
-    for eager, other in zip(*results, strict=True):
-        assert (eager - other).norm() / eager.norm() < tolerance
 
 
 @pytest.mark.parametrize(
