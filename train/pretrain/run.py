@@ -36,6 +36,7 @@ from train.gradient_noise.hooks import make_hook
 from train.gradient_noise.online import OnlineNoise
 from train.gradient_noise.per_bin import WholeModelNoise
 from train.model import flops
+from train.model.attention import attention_kernel
 from train.model.build import network_macs
 from train.model.parallelize import DTYPES, is_sharded, with_compile_resolved
 from train.pretrain.evaluation import FidEvaluation, HeldOutLoss, PretrainEvaluator
@@ -181,6 +182,13 @@ def _facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[st
     if config.model.family == "dit":
         facts["recomputed_macs_per_image"] = flops.recomputed_macs(config)
         facts["tokens_per_image"] = flops.tokens(config)
+        facts["attention"] = attention_kernel(
+            heads=config.model.heads // layout.tensor,
+            tokens=flops.tokens(config),
+            head_dim=config.model.width // config.model.heads,
+            dtype=DTYPES[config.train.precision],
+            device=next(network.parameters()).device,
+        )
     return facts | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),
         "macs_per_image": macs,

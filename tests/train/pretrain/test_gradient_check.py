@@ -118,6 +118,16 @@ def test_rounding_is_not_taken_for_an_error(seed: int) -> None:
 
 
 @pytest.mark.usefixtures("group")
+def test_one_rank_alone_is_checked_without_a_communicator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("one rank communicates")
+
+    monkeypatch.setattr("train.pretrain.gradient_check.fully_shard", refuse)
+    monkeypatch.setattr("torch.distributed.all_reduce", refuse)
+    assert checked(small())["error"] < 0.5
+
+
+@pytest.mark.usefixtures("group")
 def test_weights_and_random_numbers_are_afterwards_as_before() -> None:
     state = small(precision="bf16")
     before = [p.detach().clone().view(torch.int32) for p in state.network.parameters()]
