@@ -73,7 +73,8 @@ def hours(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult
     asked = request.config.resources.hours
     for name, gpu in forecast.gpus.items():
         step = gpu.get("step_s")
-        if step and (need := gpu["hours"] * step["low"] / step["value"]) > asked:
+        need = (gpu.get("hours") or 0.0) * step["low"] / step["value"] if step else 0.0
+        if step and need > asked:
             message = f"at least {need:.2g} of {asked:g} hours on {name}; {step['source']}"
             yield warning("time", message, f"resources.hours={math.ceil(1.5 * need)}")
 
