@@ -8,19 +8,28 @@ If a config does not fit, it prints the keys that would make it fit.
 """
 
 import argparse
+import contextlib
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.terminal import command_parser
-from train.cost.estimate import MemoryOf, estimate
+from train.cost.estimate import MemoryOf, estimate, group_size
+from train.cost.kept import NotKept, only_kept
 from train.cost.memory import pretrain_memory
 from train.cost.query import CostQuery, make_query, read_queries
+
+# The keys that would make a run fit are searched for so many configs at most: each costs a count.
+_MOST_ADVISED = 16
 
 
 def main(arguments: list[str]) -> int:
@@ -31,12 +40,14 @@ def main(arguments: list[str]) -> int:
 def answer(arguments: list[str], *, program: str, kind: type[Any], memory_of: MemoryOf) -> int:
     """Answer for configs of a kind. Return 0 if each fits on at least one of its GPUs, else 1."""
     options = _parser(program).parse_args(arguments)
+    queries = list(_queries(options, kind))
+    _count_missing(queries, memory_of)
     answers, all_fit = [], True
-    for query in _queries(options, kind):
+    for query in queries:
         try:
             if isinstance(query, ConfigError):
                 raise query
-            found = asdict(estimate(query, memory_of))
+            found = asdict(estimate(query, memory_of, advises=len(queries) <= _MOST_ADVISED))
         except ConfigError as error:
             if not options.cells:
                 raise
@@ -52,6 +63,25 @@ def answer(arguments: list[str], *, program: str, kind: type[Any], memory_of: Me
         is_single = len(answers) == 1 and not options.cells
         print(json.dumps(answers[0] if is_single else answers, indent=1))
     return 0 if all_fit else 1
+
+
+def _count_missing(queries: Sequence[CostQuery | ConfigError], memory_of: MemoryOf) -> None:
+    """Count the networks of several queries whose costs are not kept, on all cores."""
+    missing: dict[str, tuple[Any, BatchLayout]] = {}
+    for query in queries:
+        if isinstance(query, ConfigError):
+            continue
+        with contextlib.suppress(ConfigError), only_kept():
+            layout = divide(query.config, world=query.world, tuned=group_size(query.config))
+            try:
+                memory_of(query.config, layout)
+            except NotKept as name:
+                missing[str(name)] = query.config, layout
+    workers = min(len(missing), os.cpu_count() or 1)
+    if workers > 1:
+        # A fork would share the threads of torch.
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            list(pool.map(memory_of, *zip(*missing.values(), strict=True)))
 
 
 def _parser(program: str) -> argparse.ArgumentParser:

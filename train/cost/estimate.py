@@ -53,11 +53,17 @@ class CostEstimate:
     gpus: dict[str, GpuEstimate]
 
 
-def estimate(query: CostQuery, memory_of: MemoryOf) -> CostEstimate:
-    """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide."""
-    found = {name: _Fit(query, gpu, memory_of).estimate(name) for name, gpu in query.gpus.items()}
+def estimate(query: CostQuery, memory_of: MemoryOf, *, advises: bool = True) -> CostEstimate:
+    """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide.
+
+    Without `advises` nothing else is counted to find the keys that would make a run fit.
+    """
+    found = {
+        name: _Fit(query, gpu, memory_of, advises=advises).estimate(name)
+        for name, gpu in query.gpus.items()
+    }
     layout = divide(query.config, world=query.world)
-    least = dataclasses.replace(layout, micro_batch=_group(query.config))
+    least = dataclasses.replace(layout, micro_batch=group_size(query.config))
     memory = memory_of(query.config, least)
     images = least.micro_batch * min(least.accumulation, 2)
     return CostEstimate(
@@ -90,15 +96,17 @@ def largest_that_divides(
 class _Fit:
     """How a run fits on one type of GPU."""
 
-    def __init__(self, query: CostQuery, gpu: Gpu, memory_of: MemoryOf) -> None:
-        self._query, self._config, self._gpu = query, query.config, gpu
+    def __init__(self, query: CostQuery, gpu: Gpu, memory_of: MemoryOf, *, advises: bool) -> None:
+        self._query, self._config, self._gpu, self._advises = query, query.config, gpu, advises
         self._memory_of, self._capacity = memory_of, gpu.memory_gb * 1e9
 
     def estimate(self, name: str) -> GpuEstimate:
         config, world = self._config, self._query.world
-        layout = divide(config, world=world, tuned=_group(config))
+        layout = divide(config, world=world, tuned=group_size(config))
         if config.train.micro_batch == "auto":
-            layout = divide(config, world=world, tuned=self._largest_divisor() or _group(config))
+            layout = divide(
+                config, world=world, tuned=self._largest_divisor() or group_size(config)
+            )
         memory = self._memory_of(config, layout)
         reason, fix = self._misfit(memory, layout)
         step = None
@@ -169,10 +177,10 @@ class _Fit:
 
     def _fix(self) -> str:
         """Return the first of several changes with which the smallest micro batch fits."""
-        for changes, ranks in _candidate_changes(self._query):
+        for changes, ranks in _candidate_changes(self._query) if self._advises else ():
             config = changed(self._config, changes)
             try:
-                layout = divide(config, world=ranks, tuned=_group(config))
+                layout = divide(config, world=ranks, tuned=group_size(config))
             except ConfigError:
                 continue
             if self._total(config, layout) <= self._capacity:
@@ -191,7 +199,7 @@ class _Fit:
 _COUNTS = ("numbers", "flops")
 
 
-def _group(config: Any) -> int:
+def group_size(config: Any) -> int:
     """Return the images that a micro batch must be a multiple of."""
     return config.objective.group if isinstance(config, Pretrain) else 1
 

@@ -1,10 +1,11 @@
 """Step costs that were counted before, by a hash of all that they depend on; needs no torch."""
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,22 @@ def kept_cost(facts: dict[str, Any], count: Callable[[], RunCost]) -> RunCost:
     return _cost(hashlib.sha256(text.encode()).hexdigest(), count)
 
 
+class NotKept(Exception):
+    """The cost with this name is not kept, and may not be counted now."""
+
+
+@contextlib.contextmanager
+def only_kept() -> Iterator[None]:
+    """Raise `NotKept` in the `with` block instead of counting."""
+    global _may_count
+    _may_count = False
+    try:
+        yield
+    finally:
+        _may_count = True
+
+
+_may_count = True
 _in_memory: dict[str, RunCost] = {}
 
 
@@ -36,6 +53,8 @@ def _cost(name: str, count: Callable[[], RunCost]) -> RunCost:
     try:
         cost = RunCost.from_json(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
+        if not _may_count:
+            raise NotKept(name) from None
         cost = count()
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(cost.to_json()))
