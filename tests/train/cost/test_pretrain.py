@@ -48,6 +48,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         4,
         {"layout": {"tensor": 2, "shard": 2}, "activation_checkpointing": {"mode": "full"}},
     ),
+    "dispersive": (1, {"objective": {"extra": {"dispersive": 0.1}}}),
     "Muon": (1, {"optimizer": {"kind": "muon"}}),
     "SwiGLU, in context": (1, {"model": {"mlp": "swiglu", "conditioning": "in_context"}}),
     "values, adaLN-single": (
