@@ -12,6 +12,7 @@ from typing import Any
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
+from configs.terminal import command_parser
 from train.cost.command import answer
 from train.cost.kept import kept_cost
 from train.cost.line import Memory, RunCost, Stack
@@ -29,8 +30,9 @@ _STACKS = {"transformer_blocks": "num_layers", "single_transformer_blocks": "num
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out the command."""
-    return answer(arguments, program="finetune cost", kind=Finetune, memory_of=lora_memory)
+    """Answer for LoRAs, as `python -m train cost` does for pretraining."""
+    command_parser("finetune cost", __doc__).parse_args(arguments)
+    return answer(kind=Finetune, memory_of=lora_memory)
 
 
 def lora_memory(config: Finetune, layout: BatchLayout) -> Memory:

@@ -2,10 +2,8 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,18 +69,17 @@ def _ask(queries: Sequence[tuple[Path, list[str]]], engine: str) -> list[dict[st
         json.dumps({"config": str(config.absolute()), "overrides": overrides})
         for config, overrides in queries
     ]
-    with tempfile.TemporaryDirectory(prefix="ditbench-") as folder:
-        file = Path(folder) / "cells.jsonl"
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", engine, "cost", "--cells", file, "--json"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-        )
-    if done.returncode not in (0, 1):
+    done = subprocess.run(
+        [sys.executable, "-m", engine, "cost"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
         raise ValueError((done.stderr.strip().splitlines() or ["nothing was printed"])[-1])
     answers = json.loads(done.stdout)
     if not isinstance(answers, list) or len(answers) != len(lines):
@@ -92,7 +89,5 @@ def _ask(queries: Sequence[tuple[Path, list[str]]], engine: str) -> list[dict[st
 
 def _answer(raw: dict[str, Any]) -> ForecastAnswer:
     if not isinstance(raw.get("gpus"), dict):
-        # An error names its line of the file of cells, which is gone.
-        error = re.sub(r"\A.*/cells\.jsonl:\d+: ", "", str(raw.get("error", "no answer")))
-        return ForecastAnswer(remark=error)
+        return ForecastAnswer(remark=str(raw.get("error", "no answer")))
     return ForecastAnswer(parameters=raw.get("parameters"), gpus=raw["gpus"])

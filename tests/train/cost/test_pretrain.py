@@ -18,7 +18,7 @@ from train.engine.distributed import Ranks, process_group
 from train.model.build import build_network
 from train.pretrain.train_state import TrainState, make_train_state, zero_batch
 
-WIDE = {"width": 128, "depth": 9, "heads": 4, "patch": 4}
+WIDE = {"width": 128, "depth": 8, "heads": 4, "patch": 4}
 # World size and keys.
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "eager": (1, {}),
@@ -56,6 +56,14 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         {"model": {"value_residual": True, "conditioning": "adaln_single"}},
     ),
 }
+# The others stand in `make test-long`.
+SHORT = (
+    "eager",
+    "every third, compiled",
+    "DDP",
+    "FSDP2, compiled, not resharded",
+    "TP, FSDP2, full",
+)
 
 
 def config_of(**groups: dict[str, Any]) -> Pretrain:
@@ -77,7 +85,9 @@ def compare(config: Pretrain, layout: BatchLayout) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # the compiler warns
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in SHORT else pytest.mark.long) for name in CASES]
+)
 def test_a_few_blocks_give_the_cost_of_all(name: str) -> None:
     world, groups = CASES[name]
     config = config_of(**groups)
@@ -86,7 +96,7 @@ def test_a_few_blocks_give_the_cost_of_all(name: str) -> None:
     compare(config, divide(config, world=world))
 
 
-@pytest.mark.parametrize("world", [1, 4])
+@pytest.mark.parametrize("world", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_accumulated_gradients_are_counted(world: int) -> None:
     config = config_of(train={"micro_batch": 8}, layout={"shard": world})
     layout = divide(config, world=world)
