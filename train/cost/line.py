@@ -43,7 +43,7 @@ class Stack:
 
     def small(self) -> int:
         """Return the least depth that has all kinds of blocks; `depth` if it is not much more."""
-        least = self.front + self.back
+        least = self.front + self.back + (self.period if self.period > 1 else 0)
         small = least + (self.depth - least) % self.period
         return small if small + self.period < self.depth else self.depth
 
