@@ -193,8 +193,16 @@ class _Kernels(fx.Interpreter):
 
     @classmethod
     def compiled(cls, graph: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-        """Return the boxed function of a graph: it frees its arguments as it goes."""
-        return _boxed(cls(graph).boxed_run)
+        """Return the function of a graph: it frees its list of arguments as it goes."""
+        kernels = cls(graph)
+
+        def run(arguments: list[Any]) -> Any:
+            output = kernels.boxed_run(arguments)
+            kernels.env.clear()  # the interpreter would keep what nothing reads
+            return output
+
+        run._boxed_call = True  # type: ignore[attr-defined]
+        return run
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one operation."""
@@ -202,16 +210,6 @@ class _Kernels(fx.Interpreter):
             return super().run_node(n)
         with self.storages.paused():
             return super().run_node(n)
-
-
-def _boxed(function: Callable[[list[Any]], Any]) -> Callable[..., Any]:
-    """Return `function` marked as one that takes its arguments as a list and empties it."""
-
-    def run(arguments: list[Any]) -> Any:
-        return function(arguments)
-
-    run._boxed_call = True  # type: ignore[attr-defined]
-    return run
 
 
 def _written(graph: fx.Graph) -> set[fx.Node]:

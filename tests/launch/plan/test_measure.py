@@ -29,8 +29,9 @@ def test_each_type_of_gpu_is_asked_by_a_job_of_its_own(command: Command, tmp_pat
 
 def test_a_run_without_gpus_is_measured_here(monkeypatch: pytest.MonkeyPatch) -> None:
     run = subprocess.CompletedProcess(args=[], returncode=3, stdout="no torch\n", stderr="")
+    request = subject("resources.gpus_per_node=0")
     monkeypatch.setattr(module.subprocess, "run", lambda words, **_: run)
-    (line,) = measure(subject("resources.gpus_per_node=0"))
+    (line,) = measure(request)
     assert (line.level, line.message) == ("fail", "no torch")
 
 
