@@ -62,7 +62,6 @@ def fit_row(name: str, gpu: dict[str, Any]) -> Row:
         "at most": gpu.get("max_micro_batch"),
         "s/step": step and f"{step['value']:.2g}",
         "90 %": step and f"{step['low']:.2g} to {step['high']:.2g}",
-        "hours": gpu.get("hours"),
         "by": step.get("source"),
         "fits": "yes" if gpu["fits"] else f"{gpu['reason']}; would fit: {gpu['fix']}",
     }

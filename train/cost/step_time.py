@@ -67,7 +67,7 @@ def step_time(
     if tflops is None:
         return None
     seconds = memory.flops / (_MFU * tflops * 1e12)
-    source = f"guess: {_MFU:.0%} of the peak"
+    source = f"guess: {_MFU:.0%} of peak"
     return StepTime(value=seconds, low=seconds / _FACTOR, high=seconds * _FACTOR, source=source)
 
 

@@ -76,7 +76,7 @@ def test_an_answer_has_the_documented_keys(ask: Any) -> None:
     step = a40["step_s"]
     assert 64 / step["value"] == pytest.approx(a40["images_per_s"])
     assert (step["low"], step["high"]) == (step["value"] / 2, 2 * step["value"])
-    assert step["source"] == "guess: 35% of the peak"
+    assert step["source"] == "guess: 35% of peak"
     assert a40["max_micro_batch"] < a100["max_micro_batch"]
     kinds = {"parameters", "gradients", "optimizer", "average", "activations", "peak", "total"}
     assert kinds <= set(a40["gib"])
