@@ -12,6 +12,7 @@ from analysis.read.run_log import RunLog
 from analysis.stats import intervals
 from analysis.stats.intervals import Estimate, Floats
 from configs.errors import Unreadable
+from configs.schema import tagged
 from runs.records import starts
 
 AXES = {
@@ -24,10 +25,7 @@ AXES = {
 FACTOR_TOLERANCE = 0.02
 MAX_FACTOR = 4096
 # The weights of terms that training adds to its loss.
-TERMS = (
-    "objective.extra.direction", "objective.extra.contrastive", "objective.extra.dispersive",
-    "repa.weight",
-)  # fmt: skip
+TERMS = tagged("pretrain", "term")
 FEWEST_SEEDS = 3
 # Kinds of runs without a training to compare.
 NO_TRAINING = ("encode", "gns", "infer", "sample")

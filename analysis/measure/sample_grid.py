@@ -11,28 +11,22 @@ from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-from analysis.measure.finetune import device, planned_steps
+from analysis.measure.finetune import LABELS, device, planned_steps
 from analysis.read.run_log import RunLog
 from configs.checks.captions import fill_trigger, read_text
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 from configs.files import open_regular
+from configs.schema import tagged
 from runs.folder import RunFolder
 
 TILE, LABEL, HEAD, GAP = 160, 240, 44, 12
 INK, SOFT = "#1d2733", "#5b6b7c"
 MAX_STEPS, MAX_PROMPTS = 12, 8
 # Keys that must be equal for two images to differ by device and step alone.
-ALIKE = (
-    "sample.prompts", "sample.prompts_file", "sample.seed", "sample.width", "sample.height",
-    "sample.steps", "sample.guidance", "data.trigger", "flux.folder", "flux.variant",
-    "flux.text_tokens", "aitoolkit.model.arch",
-)  # fmt: skip
+ALIKE = (*tagged("finetune", "picture"), "aitoolkit.model.arch")
 # Keys and facts that a row names if not all rows agree: they change an image a little.
-NAMED = {
-    "engine": "{} engine", "flux.quantise": "base {}", "train.precision": "{}",
-    "lora.rank": "rank {}", "optimizer.lr": "lr {}",
-}  # fmt: skip
+NAMED = {"engine": "engine"} | LABELS
 # ai-toolkit draws one step later than the native engine.
 NEARBY = 1
 
@@ -185,7 +179,7 @@ def _labels(logs: Sequence[RunLog]) -> list[str]:
                 f"{device(log)}, {planned_steps(log)} steps",
                 log.name,
                 f"seed {known.get('seed')}",
-                *(NAMED[name].format(known.get(name)) for name in named),
+                *(f"{NAMED[name]} {known.get(name)}".strip() for name in named),
             ]
         )
         for log, known in zip(logs, facts, strict=True)

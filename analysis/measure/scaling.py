@@ -14,12 +14,12 @@ from analysis.measure.speed import Arm, MeasuredRate, measure_rate, speedup
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields, scaled
+from configs.schema import KINDS, tagged
 
 # Keys and facts that may differ between the points of one curve.
-FREE = frozenset([
-    "seed", "train.steps", "train.global_batch", "train.micro_batch", "layout.", "ranks", "nodes",
-    "threads of all ranks",
-])  # fmt: skip
+FREE = frozenset(["ranks", "nodes", "threads of all ranks"]).union(
+    *(tagged(kind, "scale") for kind in KINDS)
+)
 MIN_POINTS = 3
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from analysis.measure.sample_grid import MAX_PROMPTS, listed_prompt, spread, steps_of
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.report.sample_grids import small_png
+from configs.schema import tagged
 from runs.folder import RunFolder
 
 # Keys beside those of `sample` that choose the noise of a grid.
-_NOISE = ("seed", "data.source", "data.path", "data.size", "data.channels")
+_NOISE = tagged("pretrain", "picture")
 
 
 @dataclass(frozen=True, kw_only=True)
