@@ -68,12 +68,13 @@ class Probe:
         for batch in batches:
             self.before_forward()
             each = losses(batch)
-            (each.mean() * scale).backward()
-            self.after_backward(batch, factor=scale / len(each))
+            # In fp16 the sum over microbatches would overflow sooner than their mean.
+            (each.mean() * (scale / summed)).backward()
+            self.after_backward(batch, factor=scale / summed / len(each))
         self.hook.restore_gradients()
         if isinstance(self.hook, AccumulationHook):
             sum_gradients(self._network)
-        norms = [self.hook.take_squares(), squared_gradient_norm(self._network) / summed**2]
+        norms = [self.hook.take_squares() * summed**2, squared_gradient_norm(self._network)]
         for parameter in self._network.parameters():
             parameter.grad = None
         grams = [self.gram.over_all_bins(self.gram.take())] if self.gram else []
