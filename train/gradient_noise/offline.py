@@ -5,12 +5,10 @@ Every finished sample is a record, so a kill loses only the sample in progress.
 
 import argparse
 import itertools
-import json
 from pathlib import Path
 
-from configs.errors import ConfigError
 from configs.schema import NoiseRun
-from runs.folder import RunFolder, is_run
+from runs.folder import RunFolder
 from runs.records import valid
 from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
 from train.engine.distributed import from_rank_0, max_over_ranks, process_group
@@ -22,38 +20,20 @@ from train.gradient_noise.samples import OfflineNoise
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `ditbench train noise CHECKPOINTS [key=value ...]`."""
+    """Carry out `ditbench train noise SOURCE [key=value ...]`."""
     parser = argparse.ArgumentParser(
         prog="ditbench train noise",
         description="Measure the gradient noise scale at saved checkpoints, as jobs/gns.sbatch "
-        "does; with or without torchrun. Example: ditbench train noise logs/RUN samples=50",
+        "does; with or without torchrun. Example: ditbench train noise logs/RUN steps=[500]",
     )
     parser.add_argument(
-        "checkpoints",
-        nargs="+",
-        metavar="CHECKPOINTS",
-        help="a pretraining run, some of its checkpoints/step-*, a config of published weights, "
-        "or a gns run to resume; then key=value (ditbench show gns)",
+        "source",
+        type=Path,
+        help="a pretraining run, a config of published weights, or a gns run to resume",
     )
-    words = parser.parse_args(arguments).checkpoints
-    changes = [word for word in words if "=" in word and not Path(word).exists()]
-    source, steps = _source([Path(word) for word in words if word not in changes])
-    return open_and_run(source, [*steps, *changes], kind="gns", attempt=attempt)
-
-
-def _source(paths: list[Path]) -> tuple[Path, list[str]]:
-    """Return the run or config that `paths` name; for checkpoints, also an override of `steps`."""
-    if not paths:
-        raise ConfigError("name a pretraining run, its checkpoints, or a config")
-    runs = {path.resolve().parent.parent for path in paths}
-    if all(path.name.startswith("step-") for path in paths) and len(runs) == 1:
-        run = runs.pop()
-        if is_run(run):
-            steps = sorted(int(path.name.removeprefix("step-")) for path in paths)
-            return run, [f"steps={json.dumps(steps)}"]
-    if len(paths) > 1:
-        raise ConfigError(f"{paths[1]}: name one run or config, or checkpoints of one run")
-    return paths[0], []
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="ditbench show gns")
+    options = parser.parse_args(arguments)
+    return open_and_run(options.source, options.overrides, kind="gns", attempt=attempt)
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
