@@ -28,10 +28,10 @@ def make(training: Pretraining) -> Part | None:
     if attempt.config.validation.every is None:
         return None
     loss = HeldOutLoss(training.source, attempt.config, layout=layout, ranks=attempt.ranks)
-    return Validation(loss, training.train_state)
+    return HeldOutEvaluation(loss, training.train_state)
 
 
-class Validation(Part):
+class HeldOutEvaluation(Part):
     """Records the held-out loss of the weights and, if there is one, of their EMA."""
 
     order = 30

@@ -29,10 +29,10 @@ from train.pretrain.train_state import GradientSummary
 
 def make(training: Pretraining) -> Part | None:
     """Return the part of `gns`, if it is on."""
-    return GradientNoise(training) if training.attempt.config.gns.enabled else None
+    return OnlineNoise(training) if training.attempt.config.gns.enabled else None
 
 
-class GradientNoise(Part):
+class OnlineNoise(Part):
     """Sums |g_k|^2, |g|^2 and the Gram matrices by bins over the steps of an interval.
 
     A step that is skipped because its gradients overflowed fp16 is left out here too. The ranks

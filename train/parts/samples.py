@@ -14,10 +14,10 @@ from train.parts import Pretraining
 
 def make(training: Pretraining) -> Part | None:
     """Return the part of `sample`, which every run has."""
-    return SampleGrid(training)
+    return EmaSamples(training)
 
 
-class SampleGrid(Part):
+class EmaSamples(Part):
     """Draws a grid every `sample.every` steps, and after the last."""
 
     order, clock = 60, "sample"

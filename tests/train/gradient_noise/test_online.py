@@ -30,7 +30,7 @@ from train.model.build import build_network
 from train.model.dit import DiT
 from train.model.parallelize import apply_activation_checkpointing
 from train.parts import Pretraining
-from train.parts.noise import GradientNoise
+from train.parts.noise import OnlineNoise
 from train.pretrain.train_state import GradientSummary, TrainState, make_train_state
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -217,11 +217,11 @@ def test_norms_of_large_tensors_are_exact_on_a_cpu() -> None:
 
 
 @pytest.fixture
-def measuring() -> Iterator[Callable[..., tuple[GradientNoise, TrainState]]]:
+def measuring() -> Iterator[Callable[..., tuple[OnlineNoise, TrainState]]]:
     """Return the part of noise, on a network with open gates, in the config with more keys."""
     ranks = read_ranks()
 
-    def make(*keys: str) -> tuple[GradientNoise, TrainState]:
+    def make(*keys: str) -> tuple[OnlineNoise, TrainState]:
         config = config_of("train.global_batch=8", "train.micro_batch=4", *keys)
         layout = divide(config, world=1)
         state = make_train_state(config, layout=layout, ranks=ranks)
@@ -233,13 +233,13 @@ def measuring() -> Iterator[Callable[..., tuple[GradientNoise, TrainState]]]:
         attempt: Any = SimpleNamespace(config=config, ranks=ranks)
         context: Any = SimpleNamespace(attempt=attempt, layout=layout)
         training = Pretraining(context=context, train_state=state, source=source, images=images)
-        return GradientNoise(training), state
+        return OnlineNoise(training), state
 
     with process_group(ranks):
         yield make
 
 
-def online_fields(noise: GradientNoise, state: TrainState, *, scale: float, good: bool) -> dict:
+def online_fields(noise: OnlineNoise, state: TrainState, *, scale: float, good: bool) -> dict:
     """Return the fields of two steps of two microbatches; the second step may overflow."""
     for counted in (True, good):
         for _ in range(2):
