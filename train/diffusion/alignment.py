@@ -19,7 +19,7 @@ from train.engine.part import Part
 from train.model import flops
 
 
-class Alignment(Part):
+class TokenAlignment(Part):
     """The projection, and the term of the loss that it is trained with."""
 
     def __init__(self, config: Pretrain, device: torch.device) -> None:
@@ -42,9 +42,9 @@ class Alignment(Part):
         return dict(self.projection.named_parameters("projection"))
 
 
-def make_alignment(config: Pretrain, device: torch.device) -> Alignment | None:
+def make_alignment(config: Pretrain, device: torch.device) -> TokenAlignment | None:
     """Return the part of `repa`, if it is on."""
-    return Alignment(config, device) if config.repa.weight else None
+    return TokenAlignment(config, device) if config.repa.weight else None
 
 
 def make_projection(config: Pretrain, device: torch.device) -> nn.Module:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.loader import Microbatch
-from train.diffusion.alignment import Alignment, make_alignment, zero_features
+from train.diffusion.alignment import TokenAlignment, make_alignment, zero_features
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
@@ -50,7 +50,7 @@ class TrainState:
     optimizer: torch.optim.Optimizer
     ema: EMA
     scaler: LossScaler
-    alignment: Alignment | None = None
+    alignment: TokenAlignment | None = None
 
     @property
     def parts(self) -> list[Part]:
