@@ -114,6 +114,7 @@ class Loop(Generic[Training]):
                 if context.state.step > self._saved_at:
                     self._record(drain=True, scheduled=False)
                     self._save()
+                    context.clocks.lap("save", drain=True)
             for part in self.parts:
                 part.close()
             self._finish_saving(request)
@@ -225,7 +226,6 @@ class Loop(Generic[Training]):
         with region("save"):
             self.saver.save(self.context.state)
         self._saved_at = self.context.state.step
-        self.context.clocks.lap("save", drain=True)
         self._record_saved()
 
     def _record_saved(self) -> None:

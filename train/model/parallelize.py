@@ -38,8 +38,7 @@ from configs.checks.compute_node import check_compiler
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
-from runs.folder import RunFolder
-from train.engine.distributed import Ranks, from_every_rank, from_rank_0, make_mesh
+from train.engine.distributed import Ranks, make_mesh
 from train.engine.metrics import log
 from train.model.build import Network
 from train.model.roles import Role, role_of, with_role
@@ -270,13 +269,3 @@ def _takes_float8(layer: nn.Module, role: Role) -> bool:
         return False
     sizes = layer.in_features, layer.out_features
     return all(size % 16 == 0 for size in sizes) and max(sizes) >= _FLOAT8_LEAST_SIZE
-
-
-def with_compile_resolved(run: RunFolder, config: Pretrain, ranks: Ranks) -> Pretrain:
-    """Return the config with `auto` resolved; a resumed run keeps what it had. Collective."""
-    if config.train.compile != "auto":
-        return config
-    known = from_rank_0([e["compile"] for e in run.entries() if "compile" in e])
-    compiles = known[0] if known else all(from_every_rank(can_compile(ranks.device)))
-    train = config.train.model_copy(update={"compile": compiles})
-    return config.model_copy(update={"train": train})

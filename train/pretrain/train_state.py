@@ -9,18 +9,19 @@ from torch import Tensor, nn
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
+from runs.folder import RunFolder
 from train.data.loader import Microbatch
 from train.diffusion.alignment import TokenAlignment, make_alignment, zero_features
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
-from train.engine.distributed import Ranks
+from train.engine.distributed import Ranks, from_every_rank, from_rank_0
 from train.engine.ema import EMA, batch_decay
 from train.engine.gradients import squared_gradient_norm
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
 from train.engine.part import Part
 from train.engine.profiler import region
-from train.model.parallelize import autocast, parallelize
+from train.model.parallelize import autocast, can_compile, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer
 from train.weights.load import InitialNetwork
@@ -162,3 +163,13 @@ def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microb
     return Microbatch(
         image=image, noise=noise, t=label.float(), label=label, keep=keep, features=features
     )
+
+
+def with_compile_resolved(run: RunFolder, config: Pretrain, ranks: Ranks) -> Pretrain:
+    """Return the config with `auto` resolved; a resumed run keeps what it had. Collective."""
+    if config.train.compile != "auto":
+        return config
+    known = from_rank_0([e["compile"] for e in run.entries() if "compile" in e])
+    compiles = known[0] if known else all(from_every_rank(can_compile(ranks.device)))
+    train = config.train.model_copy(update={"compile": compiles})
+    return config.model_copy(update={"train": train})

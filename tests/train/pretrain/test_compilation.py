@@ -14,7 +14,7 @@ from runs.folder import RunFolder
 from tests.real_runs import DIGITS, opened
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.model import parallelize
-from train.model.parallelize import with_compile_resolved
+from train.pretrain.train_state import with_compile_resolved
 
 
 @pytest.fixture
