@@ -34,6 +34,8 @@ SUPPORT = 3.0
 # A share of the time in slow steps that is worth a remark.
 NOTED_SHARE = 0.02
 MOST_IN_WORDS = 3
+# Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
+IN_VAIN = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,22 +245,36 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
     )
     change = changes[0] if changes else None
+    rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
+    means = _ratio_of_runs(a, b)
+    if means is None:
+        value = math.log(a.value / b.value) + shift
+        return Contrast(mean=Mean(value=value), unit="run", n=1, why="too few records")
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
-    rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
-        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b]).widened(rounding)
-        mean = replace(found, value=found.value + shift)
-        return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
-    value = math.log(a.value / b.value) + shift
-    if a.error is None or b.error is None:
-        return Contrast(mean=Mean(value=value), unit="run", n=1, why="too few records")
-    parts = [a.error / a.value, b.error / b.value]
-    squares = sum(p**4 / mean.freedom for p, mean in zip(parts, (a, b), strict=True))
-    error = math.hypot(*parts)
-    freedom = error**4 / squares if squares else a.freedom + b.freedom
-    mean = Mean(value=value, error=error, freedom=freedom).widened(rounding)
+        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b])
+        # The gap of short runs may wander so much that its few independent values tell nothing.
+        if found.half_width <= IN_VAIN * means.half_width:
+            mean = replace(found.widened(rounding), value=found.value + shift)
+            return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
+    mean = replace(means.widened(rounding), value=means.value + shift)
     return Contrast(mean=mean, unit="run", n=1, why=change)
+
+
+def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:
+    """Return the log of below/above, two independent means; None if either has no error."""
+    if below.error is None or above.error is None:
+        return None
+    parts = [below.error / below.value, above.error / above.value]
+    degrees = (below.freedom, above.freedom)
+    squares = sum(part**4 / freedom for part, freedom in zip(parts, degrees, strict=True))
+    error = math.hypot(*parts)
+    return Mean(
+        value=math.log(below.value / above.value),
+        error=error,
+        freedom=error**4 / squares if squares else sum(degrees),
+    )
 
 
 def _step_keys(run: MeasuredRate) -> tuple[NDArray[np.complex128], Floats]:

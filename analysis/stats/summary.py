@@ -50,8 +50,13 @@ class Mean:
         """Return the mean with Student's 95 % interval."""
         if self.error is None:
             return Estimate(value=self.value)
-        half = float(stdtrit(self.freedom, 0.975)) * self.error
+        half = self.half_width
         return Estimate(value=self.value, low=self.value - half, high=self.value + half)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of Student's 95 % interval, without end if there is no error."""
+        return math.inf if self.error is None else float(stdtrit(self.freedom, 0.975)) * self.error
 
     def widened(self, by: float) -> "Mean":
         """Return the mean with an interval that reaches `by` further on both sides."""
