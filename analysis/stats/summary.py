@@ -161,13 +161,17 @@ def period_of(series: Floats) -> int | None:
 
 
 def _mean_of_cycles(series: Floats, period: int) -> Mean:
-    """Return the mean over whole periods, with an error from the scatter about the period."""
+    """Return the mean over whole periods, with an error from the scatter about the period.
+
+    Where a series begins and ends within a period adds to its error, as a uniform deviation does.
+    """
     phase = np.arange(len(series)) % period
     cycle = np.array([series[phase == place].mean() for place in range(period)])
     noise = series - cycle[phase]
     freedom = len(series) - period
     error = math.sqrt(float(noise @ noise) / freedom / effective_number(noise))
-    return Mean(value=float(cycle.mean()), error=error, freedom=float(freedom))
+    edge = float(np.ptp(np.cumsum(cycle - cycle.mean()))) / len(series) / math.sqrt(12)
+    return Mean(value=float(cycle.mean()), error=math.hypot(error, edge), freedom=float(freedom))
 
 
 def trend(series: Floats, *, terms: int) -> Floats:

@@ -262,7 +262,7 @@ def test_a_crash_rules_nothing_out_and_is_submitted_again(
     assert found.last(first)["event"] == "done"
 
 
-def test_an_array_stops_after_three_failures_alike_and_goes_on_with_the_fixed_code(
+def test_an_array_whose_runs_all_fail_goes_on_with_the_fixed_code(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     copy_tree(tmp_path / "ditbench")
@@ -277,9 +277,7 @@ def test_an_array_stops_after_three_failures_alike_and_goes_on_with_the_fixed_co
     found = submit(broken, file)
     wait_for(cluster, found.report)
     cells = [row.cell for row in sorted(found.study.rows(), key=lambda row: row.order)]
-    assert [found.last(cell)["event"] for cell in cells] == ["failed"] * 3 + ["skipped"] * 2
-    assert found.last(cells[-1])["proof"] == cells[0]
-    assert not list((found.study.cell(cells[-1]) / "attempts").iterdir())
+    assert [found.last(cell)["event"] for cell in cells] == ["failed"] * 5
     assert len(list(found.study.jobs.glob("*.out"))) == 6
     assert not list(broken.logs.glob("*.out"))
 

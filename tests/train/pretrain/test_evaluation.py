@@ -121,8 +121,8 @@ def test_runs_are_compared_by_validation_loss_on_every_axis(
         words = [str(run.path) for run in runs] + ["--of", "validation_loss", "--by", axis]
         assert analyse(["loss", *words, "--json"]) == 0
         row = json.loads(capsys.readouterr().out)["pairs"][0]
-        assert row["verdict"] == "same loss"
-        assert abs(row["difference"]) < 1e-5
+        assert row["word"] == "same"
+        assert row["loss_a"] == pytest.approx(row["loss_b"], rel=1e-5)
     assert analyse(["loss", *words, "--of", "fid"]) == 2
     assert "evaluates no fid; it has " in capsys.readouterr().err
 
