@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.read.assemble import CUT_S
+from analysis.read.epochs import CUT_S
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats, decimal_grid
 
@@ -18,7 +18,7 @@ CLOCKS = {
     "printed": "rates as the log prints them",
     "compute": "training steps without their waits for data",
 }
-PAUSES = ("save_s", "sample_s", "eval_s", "profile_s")
+PAUSES = ("save_s", "sample_s", "eval_s", "profile_s", "evaluated")
 # An interval is this many units of a clock's resolution long, within the records there are.
 MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
 # A coarser share of an interval is the clock's resolution, not its noise.
@@ -52,6 +52,12 @@ def available_clocks(log: RunLog) -> list[str]:
     """Return the clocks that a log can be measured on, in order of preference."""
     least = {clock: 1 if clock == "printed" else 2 for clock in CLOCKS}
     return [c for c in CLOCKS if (~np.isnan(_reading(log, c))).sum() >= least[c]]
+
+
+def why_uncertain(log: RunLog, *, clock: str) -> str | None:
+    """Return why a rate can have no interval: its steps or its times have two readings."""
+    own = {"wall": "time", "printed": "printed", "bar": "bar"}.get(clock, clock)
+    return log.uncertain.get("step") or log.uncertain.get(own)
 
 
 def choose_clocks(logs: Sequence[RunLog]) -> list[str]:

@@ -69,6 +69,9 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     """
     if why := why_unlike(base[0], arm[0], compared.of):
         return refused(why)
+    for log in (*base, *arm):
+        if doubt := log.uncertain.get(compared.of):
+            return refused(f"{log.name}: {doubt}")
     try:
         sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
     except Unreadable as error:

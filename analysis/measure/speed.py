@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.clocks import Intervals, choose_clocks, intervals
+from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
 from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
@@ -135,6 +135,9 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
         return measure_rate(log, clock=choose_clocks([log])[0])
     found = intervals(log, clock=clock)
     summary = summarise(found.seconds, found.attempt) if len(found.seconds) else None
+    if summary is not None and why_uncertain(log, clock=clock):
+        # What can be read in two ways is shown as read, and has no interval.
+        summary = replace(summary, mean=replace(summary.mean, error=None))
     unit = log.axis if found.unit == "step" else found.unit
     measured = MeasuredRate(
         log=log,
@@ -249,7 +252,9 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     means = _ratio_of_runs(a, b)
     if means is None:
         value = math.log(a.value / b.value) + shift
-        return Contrast(mean=Mean(value=value), unit="run", n=1, why="too few records")
+        doubts = (why_uncertain(run.log, clock=run.clock) for run in (base, arm))
+        why = next(filter(None, doubts), "too few records")
+        return Contrast(mean=Mean(value=value), unit="run", n=1, why=why)
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):

@@ -163,12 +163,17 @@ def _metric(log: RunLog, name: str, *, span: float | None = None) -> _Metric:
             images=np.array([row.get("images", np.nan) for row in rows], dtype=np.float64),
             time=np.array([_time_of(log, row) for row in rows], dtype=np.float64),
         )
-    values, images, time = (log.column(key) for key in (name, "images", "time"))
+    values, images, time = log.column(name), log.column("images"), _clock(log)
     known = ~np.isnan(values)
     if not known.any():
         raise Unreadable(f"{log.path}: records no {name}")
     found = _Metric(values=values[known], images=images[known], time=time[known])
     return _by_spans(found, span or smoothing_span([log])) if name == "loss" else found
+
+
+def _clock(log: RunLog) -> Floats:
+    """Return the times of rows [n], or else the seconds since the start."""
+    return log.column("time" if "time" in log.values else "elapsed_s")
 
 
 def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
@@ -208,6 +213,8 @@ def _start_time(log: RunLog) -> float | None:
     breakdown = time_breakdown(log)
     if begun and breakdown is not None and "train_s" in log.values:
         return breakdown.began
+    if "time" not in log.values and "elapsed_s" in log.values:
+        return 0.0
     stamps = log.column("time")[~np.isnan(log.column("time"))]
     return min(begun) if begun else float(stamps[0]) if len(stamps) else None
 

@@ -1,25 +1,28 @@
 """Turn rows into run logs: tell ranks, bars, epochs, attempts and runs apart."""
 
-import re
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.exit_causes import ExitCause, exit_causes, root_cause
 from analysis.read.run_log import Ints, RunLog
+from analysis.read.vocabulary import is_evaluation, key_of
 from analysis.stats.intervals import Floats
+from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
-_PLACES = frozenset(["step", "line", "place", "rank", "group", "record", "of"])
-# A bar cuts its time to whole seconds: its end is up to twice as much later than it says.
-CUT_S = 0.5
-_EVALUATION = re.compile(r"(?i)(?:^|[/_. ])(?:e?val|valid|validation|test)(?:[/_. ]|$)|accuracy")
+_PLACES = frozenset(
+    ["step", "line", "place", "end", "rank", "group", "record", "of", "epochs", "within"]
+)
+MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
 
@@ -31,6 +34,9 @@ class Placed:
     rows: Rows
     axis: str = "step"
     remarks: Sequence[str] = ()
+    uncertain: Mapping[str, str] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    unit_is_known: bool = True
     evaluations: tuple[Mapping[str, float], ...] = ()
 
 
@@ -47,58 +53,58 @@ def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
 
 
 def main_group(rows: Rows) -> Rows:
-    """Return the training's bar: the one with the most steps, among those with losses if any."""
+    """Return the training's bar: of those with losses, if any, the one that lasted longest."""
     if "group" not in rows or (rows["group"] == rows["group"][0]).all():
         return rows
-    trained = np.unique(rows["group"][~np.isnan(rows["loss"])])
-    groups = trained if len(trained) else np.unique(rows["group"])
-    best = max(groups, key=lambda g: (len(np.unique(rows["step"][rows["group"] == g])), g))
-    return rows.take(rows["group"] == best)
+    group, passed = rows["group"], np.nan_to_num(rows["bar_s"])
+    trained = np.unique(group[~np.isnan(rows["loss"])])
+    groups = trained if len(trained) else np.unique(group)
+    best = max(groups[-1000:], key=lambda g: (float(passed[group == g].max()), g))
+    return rows.take(group == best)
 
 
-def through_epochs(rows: Rows) -> Rows:
-    """Let steps and clock go on in rows whose steps are counted anew in every epoch.
+def assemble(
+    placed: Placed, *, path: Path, name: str, kind: str, is_text: bool = True
+) -> list[RunLog]:
+    """Return the runs in the rows of a file: a restart at or below the first step is another.
 
-    Steps that restart under a later epoch, or a bar that restarts after its end, are the next
-    epoch's. A bar that restarts before its end is another attempt's, and its clock goes on so that
-    it is not taken for a bar drawn twice. An epoch without a printed length ends at its last step.
+    Rows without a loss, where others have one, belong to the attempt that they stand in.
     """
-    step, epoch, bar_s = rows["step"], rows["epoch"], rows["bar_s"]
-    total = rows["group"] if "group" in rows else rows["of"]
-    before, passed, bars = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
-    for row in (np.flatnonzero(np.diff(step) < 0) + 1).tolist():
-        length = step[row - 1] if np.isnan(total[row - 1]) else total[row - 1]
-        if step[row] > length / 2 or bar_s[row] > bar_s[row - 1]:
-            continue
-        is_ended = "bar_s" in rows and step[row - 1] == length
-        is_next = epoch[row] > epoch[row - 1] or (np.isnan(epoch[row]) and is_ended)
-        if is_next:
-            before[row:] += length
-        if "bar_s" in rows:
-            passed[row:] += bar_s[row - 1] + CUT_S
-            bars[row:] += 1
-            if not is_next:
-                passed[row:] += max(2 * SAME_MOMENT_S - bar_s[row - 1], 0.0)
-    columns = {"bar_s": bar_s + passed, "bars": bars} if passed.any() else {}
-    return rows.replace(step=step + before, **columns)
-
-
-def assemble(placed: Placed, *, path: Path, name: str, kind: str) -> list[RunLog]:
-    """Return the runs in a text file's rows: a restart at or below the first step is another."""
     rows = placed.rows
+    if not len(rows):
+        return []
     step = rows["step"].astype(np.int64)
+    main = np.flatnonzero(_is_main(rows))
+    begun = main[attempts(step[main], _clock(rows)[main]).begun]
     firsts = [0]
-    firsts += [row for row in attempts(step, _clock(rows)).begun if step[row] <= step[firsts[-1]]]
+    lowest = int(step[main[0]])
+    for row in begun.tolist():
+        if step[row] <= lowest:
+            firsts.append(row)
+            lowest = int(step[row])
+    if len(firsts) > MOST_RUNS:
+        raise Unreadable(
+            f"{path}: its steps begin again {len(firsts) - 1} times, too often for runs; name the "
+            "step with --pattern or --columns"
+        )
     parts = [rows.take(np.arange(*ends)) for ends in pairwise([*firsts, len(rows)])]
-    causes = exit_causes(path, after=int(parts[0]["place"][-1]) + 1)
+    causes = exit_causes(path, after=int(parts[0]["place"][-1]) + 1) if is_text else []
     logs = []
     for number, part in enumerate(parts, start=1):
         until = parts[number]["place"][0] if number < len(parts) else np.inf
         mine = [cause for cause in causes if part["place"][-1] < cause.place < until]
         run_name = f"{name}#{number}" if len(parts) > 1 else name
-        log = _log(part, mine, path=path, name=run_name, kind=kind)
-        logs.append(replace(log, axis=placed.axis))
+        logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
+    if len(logs) > 1:
+        remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
+        logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
+
+
+def _is_main(rows: Rows) -> NDArray[np.bool_]:
+    """Return which rows [n] are of the training: those with a loss, if there are some."""
+    has_loss = ~np.isnan(rows["loss"])
+    return has_loss if has_loss.any() else np.ones(len(rows), dtype=bool)
 
 
 def _clock(rows: Rows) -> Floats:
@@ -107,31 +113,80 @@ def _clock(rows: Rows) -> Floats:
     return rows[next(names, "")]
 
 
-def _log(rows: Rows, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str) -> RunLog:
-    # A validation may stand in a line of its own.
-    number = np.cumsum(np.diff(rows["step"], prepend=np.nan) != 0) - 1
-    printed = int((~np.isnan(rows["loss"])).sum())
-    rows = rows.merged(number, first=True)
-    repeated = printed - int((~np.isnan(rows["loss"])).sum())
-    step = rows["step"].astype(np.int64)
-    found = attempts(step, _clock(rows))
-    kept = np.flatnonzero(found.of)
+def _log(
+    rows: Rows, placed: Placed, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str
+) -> list[RunLog]:
+    """Return the run in rows, none if it has no value."""
+    step, is_main = rows["step"].astype(np.int64), _is_main(rows)
+    main = np.flatnonzero(is_main)
+    found = attempts(step[main], _clock(rows)[main])
+    # Rows beside the training's are of the attempt before them, and go with the steps done again.
+    of = np.zeros(len(rows), dtype=np.int64)
+    of[main] = found.of
+    beside = np.flatnonzero(~is_main)
+    begun = main[found.begun]
+    of[beside] = 1 + np.searchsorted(begun, beside, side="right")
+    for number, row in enumerate(begun[:MOST_ATTEMPTS].tolist(), start=1):
+        of[beside[(beside < row) & (step[beside] >= step[row]) & (of[beside] <= number)]] = 0
+    kept = np.flatnonzero(of)
     kept = kept[np.argsort(step[kept], kind="stable")]
+    place = np.cumsum(np.diff(step[kept], prepend=-1) != 0) - 1
+    merged = rows.take(kept).merged(place)
+    of = of[kept][np.append(np.diff(place) != 0, True)]
     remarks = []
     if found.begun:
-        first = int(rows["line"][found.begun[0]])
+        first = int(rows["line"][begun[0]])
         times = f" {len(found.begun)} times, first" if len(found.begun) > 1 else ""
         remarks.append(f"the step falls{times} at line {first}: {found.count} attempts")
-    if found.twice + repeated:
-        remarks.append(f"{found.twice + repeated} rows repeat a step")
-    log = make_log(rows.take(kept), found.of[kept], path=path, name=name, kind=kind)
+    if found.twice:
+        remarks.append(f"{found.twice} rows repeat a step; the last of each is read")
+    merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
+    facts = dict(placed.facts)
+    if placed.axis == "step" and (batch := _only(merged["batch"])):
+        facts.setdefault("global_batch_size", batch)
+        if "images" not in merged:
+            merged = merged.replace(images=merged["step"] * float(batch))
+    if placed.axis == "step" and (batch := _only(_each(merged))):
+        facts.setdefault("global_batch_size", batch)
+    log = make_log(merged, of, path=path, name=name, kind=kind)
+    if not len(log) or not log.values:
+        return []
+    finite = np.isfinite(log.column("loss")).sum()
+    lost = int(np.isinf(merged["loss"]).sum())
+    if lost and finite:
+        remarks.append(f"{lost} of {lost + finite} losses are not finite")
+    uncertain |= placed.uncertain
+    remarks += [f"{what}: {why}" for what, why in uncertain.items()]
     events = log.events
     if cause := root_cause(causes):
         event = {"event": cause.event, "attempt": found.count, "line": cause.line}
-        event |= {"step": int(step[-1])} | ({"reason": cause.reason} if cause.reason else {})
+        event |= {"step": int(log.step[-1])} | ({"reason": cause.reason} if cause.reason else {})
         events = (*events, event)
-    remarks = [f"{name}: {remark}" for remark in remarks]
-    return replace(log, attempts=found.count, events=events, remarks=tuple(remarks))
+    return [
+        replace(
+            log,
+            attempts=found.count,
+            axis=placed.axis,
+            facts=facts,
+            events=events,
+            uncertain=uncertain,
+            remarks=tuple(f"{name}: {remark}" for remark in remarks),
+        )
+    ]
+
+
+def _only(batch: Floats) -> int | None:
+    """Return the batch size if every row that has one has the same whole one."""
+    found = np.unique(batch[np.isfinite(batch)])
+    is_whole = len(found) == 1 and found[0] > 0 and found[0] == np.floor(found[0])
+    return int(found[0]) if is_whole else None
+
+
+def _each(rows: Rows) -> Floats:
+    """Return the images between rows over the steps between them."""
+    known = np.flatnonzero(np.isfinite(rows["images"]))
+    steps, images = np.diff(rows["step"][known]), np.diff(rows["images"][known])
+    return images[steps > 0] / steps[steps > 0]
 
 
 def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:
@@ -165,8 +220,12 @@ def _evaluations(
     step: Ints, line: Ints, values: Mapping[str, Floats]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return a record for every row with a metric that is named for an evaluation."""
-    names = [name for name in values if _EVALUATION.search(name) and not name.endswith("_s")]
-    beside = [name for name in ("time", "images") if name in values]
+    names = [
+        name
+        for name in values
+        if (is_evaluation(name) or "accuracy" in key_of(name)) and not name.endswith("_s")
+    ]
+    beside = [name for name in ("time", "images", "elapsed_s") if name in values]
     present = np.zeros(len(step), dtype=bool)
     for name in names:
         present |= ~np.isnan(values[name])
@@ -174,6 +233,8 @@ def _evaluations(
     for row in np.flatnonzero(present).tolist():
         record = {name: float(values[name][row]) for name in (*beside, *names)}
         record = {name: value for name, value in record.items() if not np.isnan(value)}
+        if "elapsed_s" in record:
+            record.setdefault("time", record["elapsed_s"])
         found.append(record | {"step": int(step[row]), "line": int(line[row])})
     return tuple(found)
 
@@ -210,8 +271,8 @@ def attempts(step: Ints, clock: Floats) -> Attempts:
         earlier, is_repeated, before = seen.get(now), now == before, now
         if earlier is not None and not is_repeated:
             is_repeated = abs(clock[row] - clock[earlier]) <= SAME_MOMENT_S
-        if is_repeated:
-            of[row] = 0
+        if is_repeated and earlier is not None:
+            of[earlier], of[row], seen[now] = 0, len(begun) + 1, row
             twice += 1
             continue
         if earlier is not None or (len(recent) > DISPLACED and now < min(recent)):

@@ -1,85 +1,19 @@
-"""Columns of numbers: the names that trainers give them, and tables of rows."""
+"""Tables of rows: columns of numbers, NaN where a row has no value."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.read.vocabulary import column_of, preference
 from analysis.stats.intervals import Floats
 
 LARGEST_STEP = 1 << 53
 MOST_COLUMNS = 400
 
-# The columns that are measured, each with the names that trainers use, preferred ones first.
-ALIASES = {
-    "step": (
-        "step", "global_step", "trainer/global_step", "train/global_step", "_step", "iteration",
-        "iter", "steps", "current_steps", "step_num", "global_steps", "n_iter", "batches",
-        "train_step",
-    ),
-    "epoch": ("epoch", "epochs", "epoch_num", "_epoch"),
-    "loss": (
-        "loss", "train_loss", "train/loss", "loss/train", "training_loss", "training/loss",
-        "loss_metrics/global_avg_loss", "train_loss_step", "train/loss_step", "avr_loss",
-        "loss/average", "loss/current", "step_loss", "train_loss_epoch", "train/loss_epoch",
-        "loss/loss", "lm loss", "lm-loss", "total_loss", "reduced_train_loss", "trl", "train loss",
-        "train loss mse", "tr_loss", "mean loss",
-    ),
-    "lr": (
-        "lr", "learning_rate", "train/lr", "train/learning_rate", "learning-rate", "lr/unet",
-        "learning rate", "base_lr",
-    ),
-    "grad_norm": ("grad_norm", "train/grad_norm", "grad-norm", "grad norm", "gnorm"),
-    "images": (
-        "images", "samples_count", "consumed_samples", "samples_seen", "images_seen",
-        "consumed samples", "samples", "train_samples",
-    ),
-    "batch": ("batch", "global_batch_size", "global batch size", "batch_size"),
-    "time": ("time", "wall_time", "timestamp", "_timestamp", "walltime"),
-    "train_s": ("train_s",),
-    "elapsed_s": (
-        "elapsed", "elapsed_s", "elapsed_time", "relative_time", "relative time (process)",
-        "_runtime", "runtime",
-    ),
-    "step_s": (
-        "step_s", "step_time", "train_step_time", "time_metrics/end_to_end(s)", "sec_per_step",
-        "train_step_timing", "train_step_timing in s", "seconds_per_step",
-    ),
-    "steps_per_s": (
-        "steps_per_s", "steps_per_sec", "train_steps_per_sec", "steps_per_second", "it/s",
-        "train steps/sec",
-    ),
-    "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens_per_second", "tokens_per_sec",
-                     "tokens/s/device"),
-    "images_per_s": (
-        "images_per_s", "images_per_sec", "images_per_second", "samples_per_second", "throughput",
-        "im/s", "samples per second", "imgs_sec",
-    ),
-}  # fmt: skip
 # The rows that have a value, and the values.
 Column = tuple[Sequence[int] | NDArray[np.int64], Sequence[float] | Floats]
-_BY_NAME = {name: column for column, names in ALIASES.items() for name in names}
-_RANKS = {name: rank for names in ALIASES.values() for rank, name in enumerate(names)}
-
-
-def column_of(name: str) -> str:
-    """Return the column for a foreign name: one of `ALIASES`, or the name itself."""
-    return _BY_NAME.get(name.strip().lower(), name)
-
-
-def preference(name: str) -> int:
-    """Return the rank of a name among those of its column; the lowest is taken."""
-    return _RANKS.get(name.strip().lower(), 0)
-
-
-def preferred(names: Iterable[str]) -> dict[str, str]:
-    """Return the preferred of the foreign names for each column."""
-    best: dict[str, str] = {}
-    for name in names:
-        column = column_of(name)
-        best[column] = min(best.get(column, name), name, key=preference)
-    return best
 
 
 @dataclass(frozen=True)
@@ -110,10 +44,20 @@ class Rows:
         """Return the rows with some columns replaced or added."""
         return Rows({**self.columns, **columns})
 
-    def merged(self, number: NDArray[np.int64], *, first: bool = False) -> "Rows":
-        """Return the rows of each number [n] as one (`merged`)."""
-        present = {name: np.flatnonzero(~np.isnan(self[name])) for name in self.columns}
-        return merged({n: (at, self[n][at]) for n, at in present.items()}, number, first=first)
+    def merged(self, number: NDArray[np.int64]) -> "Rows":
+        """Return the rows of each number [n] as one: the last value of a column counts.
+
+        Line, place and time are those of a row with a loss, if there is one.
+        """
+        count = int(number.max(initial=-1)) + 1
+        has_loss = ~np.isnan(self["loss"])
+        columns = {}
+        for name, values in self.columns.items():
+            at = np.flatnonzero(~np.isnan(values))
+            if name in ("line", "place", "end", "time"):
+                at = at[np.argsort(has_loss[at], kind="stable")]
+            columns[name] = spread(number[at], values[at], count)
+        return Rows(columns)
 
 
 def join(parts: Sequence[Rows]) -> Rows:
@@ -122,23 +66,6 @@ def join(parts: Sequence[Rows]) -> Rows:
         return parts[0]
     names = list(dict.fromkeys(name for part in parts for name in part.columns))[:MOST_COLUMNS]
     return Rows({name: np.concatenate([part[name] for part in parts]) for name in names})
-
-
-def merged(cells: Mapping[str, Column], number: NDArray[np.int64], *, first: bool = False) -> Rows:
-    """Return the rows of each number [n] as one: the last value of a column counts, or the first.
-
-    Where the last counts, line, place and time are those of a row with a loss, if there is one.
-    """
-    columns, has_loss = {}, np.zeros(len(number), dtype=bool)
-    has_loss[np.array(cells["loss"][0] if "loss" in cells else (), dtype=np.int64)] = True
-    for name, (rows, values) in cells.items():
-        at = np.array(rows, dtype=np.int64)
-        order = np.arange(len(at))[:: -1 if first else 1]
-        if not first and name in ("line", "place", "time"):
-            order = np.argsort(has_loss[at], kind="stable")
-        count = int(number.max(initial=-1)) + 1
-        columns[name] = spread(number[at[order]], np.array(values, dtype=float)[order], count)
-    return Rows(columns)
 
 
 class Cells:

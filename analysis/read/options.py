@@ -120,7 +120,7 @@ def _globs(path: Path) -> dict[str, dict[str, Any]]:
 
 def _compiled(pattern: str) -> re.Pattern[bytes]:
     try:
-        compiled = re.compile(pattern.encode())
+        compiled = re.compile(pattern.encode(), re.MULTILINE)
     except re.error as error:
         raise Unreadable(f"--pattern {pattern!r}: {error}") from None
     if not {"step", "epoch"} & compiled.groupindex.keys():

@@ -11,7 +11,7 @@ from analysis.read.formats.ai_toolkit import DATABASE, read_database
 from analysis.read.formats.mlflow_store import read_folder
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
-from analysis.read.formats.text import read_text
+from analysis.read.formats.text import read_text, what_is_unread
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
@@ -67,6 +67,8 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
 
 def is_binary(start: bytes) -> bool:
     """Whether a file's first bytes are not text: weights, images, pickles."""
+    # A file that was cut while it was written to begins with zeros.
+    start = start.lstrip(b"\0")
     if not start:
         return True
     odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")
@@ -102,7 +104,7 @@ def what_is(path: Path) -> str:
     if is_binary(start):
         return "an image" if start[:4] in IMAGES else "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
-    if start.lstrip()[:1] in (b"{", b"["):
+    if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\d\]])", start):
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
         return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
     if {"Name", "State"} <= set(head.replace('"', "").split(",")):
@@ -112,9 +114,4 @@ def what_is(path: Path) -> str:
     if cause := root_cause(exit_causes(path)):
         reason = cause.reason or cause.event
         return f"text without a training step: line {cause.line} says how it ended ({reason})"
-    numbered = (line for line in start.splitlines() if re.search(rb"\d", line))
-    line = next(numbered, b"").decode("utf-8", "replace")[:120].strip()
-    return (
-        f"text of an unknown format; the first line with a number is {line!r}: give its "
-        "pattern with --pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
-    )
+    return what_is_unread(path)

@@ -47,7 +47,10 @@ class RunLog:
     that affect the clock: they do not count for its rate. `allocated` is when the job of each
     attempt began and ended, if the run records it. `turns` names the round of each attempt in an
     interleaved study: runs that share a round took turns on the same nodes. `source` is the file of
-    the lines, if it is not the usual one of the format.
+    the lines, if it is not the usual one of the format. `uncertain` names quantities (`step`,
+    `loss`, `time`, `printed`) that have two readings or no unit, with the reason: they are shown
+    and have no interval and no verdict. `lines_read` counts the lines of a text log that were read,
+    and all of them.
     """
 
     name: str
@@ -68,6 +71,8 @@ class RunLog:
     axis: str = "step"
     superseded: frozenset[int] = frozenset()
     source: Path | None = None
+    uncertain: Mapping[str, str] = field(default_factory=dict)
+    lines_read: tuple[int, int] | None = None
     remarks: tuple[str, ...] = ()
 
     def __len__(self) -> int:

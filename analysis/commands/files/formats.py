@@ -4,9 +4,9 @@ import argparse
 from typing import Any
 
 from analysis.measure.clocks import available_clocks
-from analysis.read.columns import ALIASES
 from analysis.read.find import read_all
-from analysis.read.formats.lines import FORMATS
+from analysis.read.formats.lines import DIALECTS, FORMATS
+from analysis.read.vocabulary import ALIASES
 from analysis.table import put, remark
 
 EXAMPLE = "ditbench formats logs    (without a path: all formats and columns)"
@@ -30,6 +30,9 @@ def run(args: argparse.Namespace) -> int:
                 "axis": log.axis,
                 "clocks": ", ".join(available_clocks(log)),
                 "columns": ", ".join(log.values),
+                "lines read": f"{log.lines_read[0]} of {log.lines_read[1]}"
+                if log.lines_read
+                else None,
             }
             for log in found.logs
         ],
@@ -45,6 +48,10 @@ def _known() -> list[dict[str, Any]]:
     rows += [
         {"name": known.name, "kind": "text", "groups or names": ", ".join(known.pattern.groupindex)}
         for known in FORMATS
+    ]
+    rows += [
+        {"name": known.name, "kind": "text", "groups or names": ", ".join(known.names)}
+        for known in DIALECTS
     ]
     return rows + [
         {"name": column, "kind": "column", "groups or names": ", ".join(names)}

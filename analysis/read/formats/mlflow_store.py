@@ -16,9 +16,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from analysis.read.columns import preferred
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.run_log import RunLog
+from analysis.read.vocabulary import preferred
 from configs.files import read_lines, read_text
 
 _RUNS = "SELECT run_uuid, name FROM runs WHERE lifecycle_stage = 'active' ORDER BY start_time"

@@ -72,6 +72,8 @@ def numbers_of(text: bytes) -> dict[str, float]:
         # Stable Diffusion has two kinds of `eval_accuracy`.
         key = f"{key} {metadata['metric'].lower()}"
     found |= as_numbers(value if isinstance(value, dict) else {key: value})
+    if "throughput" in found:
+        found["images_per_s"] = found.pop("throughput")
     kept = metadata.keys() - {"file", "lineno"}
     found |= as_numbers({_AXES.get(name, name): metadata[name] for name in kept})
     times = as_numbers({name: entry.get(name) for name in ("time_ms", "time_s")})
@@ -88,6 +90,7 @@ MLPERF = Format(
     pattern=re.compile(rb":::MLL(?:OG)?[ \t]+(?P<json>\{[^\n]*\})"),
     entry=numbers_of,
     heads=("rank",),
+    is_certain=True,
 )
 
 

@@ -8,26 +8,18 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from analysis.read.assemble import make_log
-from analysis.read.columns import (
-    ALIASES,
-    LARGEST_STEP,
-    Cells,
-    Column,
-    column_of,
-    merged,
-    preferred,
-    spread,
-)
+from analysis.read.assemble import Placed, assemble
+from analysis.read.columns import LARGEST_STEP, Cells, Rows, spread
+from analysis.read.epochs import through_epochs
 from analysis.read.run_log import RunLog
-from analysis.read.text.patterns import STAMP, clock_s, moments, number
 from analysis.read.text.pieces import open_bytes
+from analysis.read.text.values import STAMP, clock_s, moments, number
+from analysis.read.vocabulary import column_of, preferred
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
@@ -38,7 +30,13 @@ NO_COLUMNS: Mapping[str, str] = {}
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
 # The axes that a file may have, each with what a step is then.
-_AXES = (("step", "step"), ("epoch", "epoch"), ("images", "sample"), ("Progress/kimg", "sample"))
+_AXES = (
+    ("step", "step"),
+    ("epoch", "epoch"),
+    ("images", "sample"),
+    ("Progress/kimg", "sample"),
+    ("episode", "episode"),
+)
 
 
 def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
@@ -93,46 +91,39 @@ def logs_of(
 def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
-    """Return the run of cells on the first axis that they have: steps, epochs, images."""
-    found: dict[str, Column] = {
-        column: cells.found[own] for column, own in preferred(cells.found).items()
-    }
-    column, axis = next(((column, unit) for column, unit in _AXES if column in found), ("", ""))
+    """Return the runs of cells on the first axis that they have: steps, epochs, images."""
+    names = preferred(cells.found)
+    if "step" not in names and names.get("batch") and _counts(cells.found[names["batch"]][1]):
+        names["step"] = names.pop("batch")
+    column, axis = next(((column, unit) for column, unit in _AXES if column in names), ("", ""))
     if not axis:
         return []
-    step = spread(*found[column], len(lines))
+    columns = {own: spread(*cells.found[foreign], len(lines)) for own, foreign in names.items()}
     if column == "Progress/kimg":
-        step = np.round(1e3 * step)
-        found["images"] = (list(range(len(lines))), step.tolist())
-    elif column != "images":
-        del found[column]
-    if axis == "epoch":
-        step = np.ceil(step)
-    if "time" in found and np.median(times := np.array(found["time"][1])) < EPOCH_TIMES:
+        columns["images"] = np.round(1e3 * columns["Progress/kimg"])
+        column = "images"
+    step = np.ceil(columns[column]) if axis == "epoch" else columns[column]
+    if column != "images":
+        del columns[column]
+    if "time" in columns and np.nanmedian(columns["time"]) < EPOCH_TIMES:
         # No time of day: seconds since the start, or of a step.
-        seconds, meaning = found.pop("time"), _meaning_of_time(times)
-        if meaning is not None:
-            found.setdefault(meaning, seconds)
+        columns["duration_s"] = columns.pop("time")
         if "_timestamp" in cells.found:
-            found["time"] = cells.found["_timestamp"]
+            columns["time"] = spread(*cells.found["_timestamp"], len(lines))
+    columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
+    rows = Rows(columns | {"step": step})
     is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
-    steps, number = np.unique(np.where(is_step, step, np.inf), return_inverse=True)
-    found["line"] = (range(len(lines)), lines)
-    rows = merged(found, number).replace(step=steps).take(np.isfinite(steps))
-    first = np.ones(len(rows), dtype=np.int64)
-    log = replace(make_log(rows, first, path=path, name=name, kind=kind), axis=axis)
-    return [log] if len(log) and log.values else []
+    rows, remarks = rows.take(is_step), []
+    if axis == "step" and "epoch" in rows:
+        rows, remark = through_epochs(rows)
+        remarks = [remark] if remark else []
+    placed = Placed(rows=rows, axis=axis, remarks=remarks, unit_is_known=False)
+    return assemble(placed, path=path, name=name, kind=kind, is_text=False)
 
 
-def _meaning_of_time(times: Floats) -> str | None:
-    """Return the column of times [n] without a date: `elapsed_s`, `step_s`, or None if unclear.
-
-    Seconds since a start fall only where another attempt starts; those of a step go up and down.
-    """
-    rises = float((np.diff(times) >= 0).mean()) if len(times) > 1 else 0.5
-    if rises > 0.85:
-        return "elapsed_s" if times.max() > 1.5 * times.min() else None
-    return "step_s" if rises < 0.7 else None
+def _counts(values: Sequence[float] | Floats) -> bool:
+    """Whether a column named for the batch counts batches, rather than their samples."""
+    return len(set(values)) > 2 and bool((np.diff(values) > 0).mean() > 0.5)
 
 
 def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog] | None:
@@ -222,9 +213,10 @@ def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str |
 
 def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     """Whether cells name a step or an epoch, under a known name or the user's."""
-    names = {cell.strip().strip('"').strip().lower() for cell in cells}
-    axes = {*ALIASES["step"], *ALIASES["epoch"], columns.get("step", "step").lower()}
-    return not names.isdisjoint(axes)
+    names = {cell.strip().strip('"').strip() for cell in cells}
+    if columns.get("step") in names:
+        return True
+    return any(column_of(name) in ("step", "epoch", "images", "batch", "episode") for name in names)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:

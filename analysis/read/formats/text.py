@@ -1,110 +1,176 @@
-"""Read a text log: the rows of the format that is trusted most become runs."""
+"""Read a text log by the candidate that explains most of it."""
 
-from collections.abc import Mapping, Sequence
+import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from analysis.read import assemble
-from analysis.read.assemble import Placed
-from analysis.read.columns import Rows
 from analysis.read.formats import lines
-from analysis.read.formats.mlperf import MLPERF, events_of, facts_of, on_one_axis
+from analysis.read.formats.mlperf import MLPERF, events_of, facts_of
+from analysis.read.formats.place import Candidate, placed_rows
 from analysis.read.run_log import RunLog
+from analysis.read.text.fields import kinds_of
+from analysis.read.text.infer import Inferred, alone, infer
+from analysis.read.text.judge import Judged, judge
 from analysis.read.text.patterns import Format
-from analysis.read.text.scan import last_drawings, scan
+from analysis.read.text.pieces import Piece, pieces, sample
+from analysis.read.text.scan import scan
+from analysis.read.text.teach import propose
 
-FEWEST_STEPS, FEWEST_PAIRS = 3, 10
+# Lines that belong to a record are as many as those that open it, within this share.
+AS_MANY = 0.2
+MOST_SIDES = 12
+TRIED = 3
 
 
 def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[RunLog]:
-    """Return the runs in a text file, by the first format with losses, else with steps.
+    """Return the runs in a text file by the best candidate; a user's `own` is the only one."""
+    remarks: tuple[str, ...] = ()
+    if own:
+        found = [Candidate(key="own", format=own[0])]
+    else:
+        found, remarks = candidates(sample(path))
+    for candidate in found[:TRIED]:
+        logs = _read(path, candidate, name=name)
+        if logs:
+            told = (f"{logs[0].name}: {remark}" for remark in remarks)
+            return [replace(logs[0], remarks=(*told, *logs[0].remarks)), *logs[1:]]
+    return []
 
-    A user's `own` format is the only one tried.
-    """
-    formats = own or lines.FORMATS
-    found = scan(path, formats)
-    known = _format_of(found, formats)
-    if known is None:
+
+def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]:
+    """Return the candidates for a sample of a file, the best first, and remarks on the others."""
+    numbered = dict(_numbered_lines(some))
+    kinds = kinds_of(numbered.items())
+    inferred = infer(kinds, lines.DIALECTS, numbered)
+    tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
+    for main in inferred:
+        # One line is enough if it names a step and a loss: a training that has just begun.
+        if main.has_axis and (len(main.kind.rows) > 1 or (main.has_loss and main.axis == "step")):
+            stages = _stages(main, inferred)
+            sides = _sides(main, [other for other in inferred if other not in stages])
+            tried.append(
+                Candidate(
+                    key=main.key, format=main.format, inferred=main, sides=sides, stages=stages
+                )
+            )
+    found = scan(some, list({key: known for one in tried for key, known in one.formats}.items()))
+    judged: list[tuple[Judged, Candidate]] = []
+    for one in tried:
+        placed = placed_rows(one, found)
+        if placed is not None:
+            matched = sum(found.matched.get(key, 0) for key, _ in one.formats)
+            verdict = judge(one.key, one.format, placed, matched=matched, numbered=len(numbered))
+            judged.append((verdict, replace(one, heads=found.heads(key for key, _ in one.formats))))
+    judged = sorted((pair for pair in judged if pair[0].score > 0), key=lambda pair: -pair[0].score)
+    return [one for _, one in judged], _disagreement(judged)
+
+
+def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]:
+    """Return a remark on the next best candidate if it has lines of its own."""
+    if len(judged) < 2 or judged[0][1].inferred is None:
+        return ()
+    best = judged[0][1]
+    seen = set(best.inferred.kind.lines) if best.inferred else set[int]()
+    for verdict, one in judged[1:]:
+        other = one.inferred
+        if other is None or verdict.rows < 2 or not seen.isdisjoint(other.kind.lines):
+            continue
+        if other.has_loss and other not in (*best.sides, *best.stages):
+            shape = " ".join(field.name for field in other.kind.fields[:4])
+            return (f"lines of another kind are not read: {shape!r} ...",)
+    return ()
+
+
+def _numbered_lines(some: Sequence[Piece]) -> list[tuple[int, str]]:
+    found = []
+    number = 0
+    for piece in some:
+        for line in piece.text.split(b"\n"):
+            number += 1
+            # A damaged entry of MLPerf is no other line: its names stand for several axes.
+            if re.search(rb"\d", line[:2000]) and b":::MLL" not in line:
+                found.append((number, line[:2000].decode("latin-1")))
+    return found
+
+
+def _stages(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
+    """Return kinds with the same axis and a loss that stand before or after all lines of a kind."""
+    first, last = min(main.kind.lines), max(main.kind.lines)
+    return tuple(
+        one for one in every
+        if one.has_axis and one.has_loss and main.has_loss and len(one.kind.lines) > 1
+        and one.axis == main.axis
+        and (min(one.kind.lines) > last or max(one.kind.lines) < first)
+    )[:3]  # fmt: skip
+
+
+def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
+    """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
+    found: list[Inferred] = []
+    count = len(main.kind.rows)
+    for one in every:
+        if one.kind is main.kind or any(one.kind is other.kind for other in found):
+            continue
+        is_part = not one.has_axis or (one.axis == "sample" and main.axis == "step")
+        is_of_record = is_part and abs(len(one.kind.rows) - count) <= max(AS_MANY * count, 1)
+        if (is_of_record and not main.has_loss) or one.has_evaluation:
+            found.append(one)
+    found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
+    if not main.has_loss and not any(one.has_loss for one in found):
+        others = [one for one in map(alone, found) if one.has_loss]
+        found = [*others, *found] if len(others) == 1 else found
+    return tuple(found[:MOST_SIDES])
+
+
+def _read(path: Path, candidate: Candidate, *, name: str) -> list[RunLog]:
+    found = scan(pieces(path), candidate.formats, heads=candidate.heads)
+    placed = placed_rows(candidate, found)
+    if placed is None or not len(placed.rows):
         return []
-    rows, remarks = assemble.one_rank(found[known.name])
-    placed = on_one_axis(rows) if known is MLPERF else _placed(known, rows, found)
-    if not len(placed.rows):
-        return []
+    known = candidate.format
     logs = assemble.assemble(placed, path=path, name=name, kind=known.name)
+    counts = (sum(found.matched.values()), found.lines)
     if known is MLPERF and len(logs) == 1:
-        events = (*events_of(found[known.name]), *logs[0].events)
+        rows = found.rows(candidate.key)
+        events = (*events_of(rows), *logs[0].events) if rows is not None else logs[0].events
         evaluations = placed.evaluations
         logs = [replace(logs[0], facts=facts_of(path), events=events, evaluations=evaluations)]
-    remarks += placed.remarks
+    remarks = list(placed.remarks)
     if placed.axis != "step":
         what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
         remarks.append(f"the axis counts {what}")
+    if candidate.key == "own":
+        remarks.append(f"the pattern reads {counts[0]:,} of {counts[1]:,} lines")
     return [
-        replace(log, remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks))
+        replace(
+            log,
+            lines_read=counts,
+            remarks=(*(f"{log.name}: {remark}" for remark in remarks), *log.remarks),
+        )
         for log in logs
     ]
 
 
-def _format_of(found: Mapping[str, Rows], formats: Sequence[Format]) -> Format | None:
-    """Return the first format that has losses, else the first with some steps."""
-    present = [known for known in formats if known.name in found]
-    trained = (known for known in present if _has_losses(known, found[known.name]))
-    stepped = (known for known in present if _has_steps(known, found[known.name]))
-    return next(trained, None) or next(stepped, None)
-
-
-def _has_losses(known: Format, rows: Rows) -> bool:
-    if known is MLPERF:
-        return any(name.startswith("axis_") for name in rows.columns)
-    if known is lines.STEP_LOSS:
-        return len(rows) >= FEWEST_PAIRS and bool((np.diff(rows["step"]) > 0).all())
-    has_axis = known is lines.TRAINER or "step" in rows or "epoch" in rows
-    return has_axis and not np.isnan(rows["loss"]).all()
-
-
-def _has_steps(known: Format, rows: Rows) -> bool:
-    axis = rows["step" if "step" in rows else "images"]
-    if known is lines.KEY_VALUE:
-        return False
-    return len(np.unique(axis[~np.isnan(axis)])) >= FEWEST_STEPS
-
-
-def _placed(known: Format, rows: Rows, found: Mapping[str, Rows]) -> Placed:
-    """Return rows with a step: their own, a bar's, else epochs, images or a count of losses."""
-    if "record" in rows:
-        number = np.cumsum(~np.isnan(rows["record"])) - 1
-        rows = rows.take(number >= 0).merged(number[number >= 0])
-    if known is lines.TRAINER:
-        return _placed_by_bars(rows, found.get(lines.BARS.name))
-    if known.is_redrawn:
-        rows = _training_bar(rows)
-    for column, axis in (("step", "step"), ("images", "sample"), ("epoch", "epoch")):
-        if column in rows:
-            rows = rows.take(~np.isnan(rows[column]) & (rows[column] >= 0))
-            rows = rows.replace(step=np.ceil(rows[column]))
-            if axis == "step" and "epoch" in rows and known.epochs_from is None:
-                rows = assemble.through_epochs(rows)
-            return Placed(rows=rows, axis=axis)
-    return Placed(rows=Rows({}))
-
-
-def _placed_by_bars(rows: Rows, bars: Rows | None) -> Placed:
-    """Return the Trainer's rows with the step and clock of the bar before each, else counted."""
-    # The last row has the mean loss of the whole training.
-    rows = rows.take(~np.isnan(rows["loss"]) & np.isnan(rows["train_runtime"]))
-    if "step" in rows and (rows["step"] > 0).any():
-        return Placed(rows=rows)
-    if bars is None:
-        remark = "the log names no steps: losses are counted instead"
-        return Placed(rows=rows.replace(step=np.arange(1.0, len(rows) + 1)), remarks=[remark])
-    bars = _training_bar(bars)
-    before = np.maximum(np.searchsorted(bars["place"], rows["place"]) - 1, 0)
-    rows = rows.replace(step=bars["step"][before], bar_s=bars["bar_s"][before])
-    return Placed(rows=rows, remarks=["steps and clock are those of the bar before each loss"])
-
-
-def _training_bar(rows: Rows) -> Rows:
-    """Return the last drawings of the training's bar, counted through its epochs."""
-    return assemble.through_epochs(last_drawings(assemble.main_group(rows)))
+def what_is_unread(path: Path) -> str:
+    """Return a sentence on a text file without a run: its most repeated line, and a pattern."""
+    some = sample(path)
+    numbered = dict(_numbered_lines(some))
+    kinds = kinds_of(numbered.items())
+    proposal = propose(kinds, numbered)
+    if proposal is not None:
+        return (
+            f"text of an unknown format. {proposal.lines} lines are like {proposal.shape!r}; this "
+            f"reads {proposal.read} of them: --pattern {shlex.quote(proposal.pattern)}"
+        )
+    if not kinds:
+        return "text of an unknown format, without a number"
+    kind = kinds[0]
+    line = numbered[kind.lines[len(kind.lines) // 2]].strip()[:160]
+    return (
+        f"text of an unknown format: the commonest line with a number is {line!r} "
+        f"({len(kind.lines)} times), and no number in it rises steadily. If it is a log of a "
+        "training, name its numbers: --pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
+    )

@@ -17,10 +17,10 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from analysis.read.columns import column_of, preference
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import RunLog
+from analysis.read.vocabulary import column_of, preference
 from configs.files import open_regular
 from configs.load import flatten
 

@@ -10,7 +10,7 @@ from analysis.read.find import read_logs
 from analysis.read.formats.lines import FORMATS as KNOWN
 from analysis.read.formats.text import read_text
 from analysis.read.run_log import RunLog
-from analysis.read.text.patterns import clock_s, moments, numbers
+from analysis.read.text.values import clock_s, moments, numbers
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, synthetic_log
 from tests.analysis.read.test_hostile_files import mutate

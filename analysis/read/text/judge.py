@@ -1,0 +1,81 @@
+"""Judge a way to read a log by what it explains."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.read.assemble import Placed
+from analysis.read.columns import Rows
+from analysis.read.text.patterns import Format
+from analysis.read.vocabulary import is_evaluation
+
+FEWEST_STEPS = 3
+# The score of a format that no other log's lines can have.
+CERTAIN = 20.0
+# Steps that rise by a constant less often are not those of a training.
+LEAST_REGULAR = 0.3
+LEAST_LOSSES = 0.3
+_AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": -3.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A format with the score of its rows: 0 if they are not those of a training."""
+
+    key: str
+    format: Format
+    score: float
+    rows: int
+    why: str
+
+
+def judge(key: str, known: Format, placed: Placed, *, matched: int, numbered: int) -> Judged:
+    """Score the placed rows of a format: losses, regular steps, totals, lines explained."""
+    rows, score, why = placed.rows, 0.0, "no step in it"
+    if len(rows):
+        score, why = _score(rows, placed.axis, share=min(matched / max(numbered, 1), 1.0))
+    if known.is_certain and len(rows):
+        score, why = CERTAIN, ""
+    if score and known.name != "key: value":
+        score += 0.3
+    return Judged(key=key, format=known, score=score, rows=len(rows), why=why)
+
+
+def _score(rows: Rows, axis: str, *, share: float) -> tuple[float, str]:
+    step = rows["step"]
+    distinct = len(np.unique(step))
+    losses = len(np.unique(step[~np.isnan(rows["loss"])])) / max(distinct, 1)
+    has_loss = losses >= LEAST_LOSSES
+    is_evaluated = any(is_evaluation(name) for name in rows.columns)
+    has_total = any((~np.isnan(rows[name])).any() for name in ("of", "group", "epochs"))
+    is_measured = any(
+        name in rows for name in ("images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
+                                  "duration_s", "elapsed_s", "train_s", "lr")
+    )  # fmt: skip
+    # One line may be the first of a training; many of one step are a count that stands still.
+    is_first = has_loss and (len(rows) == 1 or axis == "epoch")
+    fewest = 1 if is_first else 2 if has_loss else FEWEST_STEPS
+    if distinct < fewest:
+        return 0.0, f"{distinct} steps"
+    if not (has_loss or is_evaluated or has_total or is_measured):
+        return 0.0, "numbers without a loss, a total or a time"
+    regular = regularity(step)
+    if regular < LEAST_REGULAR and distinct >= FEWEST_STEPS:
+        return 0.0, f"its steps rise by a constant in {regular:.0%} of its lines only"
+    reached = has_total and float(np.nanmax(step)) >= float(np.nanmax(rows["of"], initial=np.inf))
+    score = 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + _AXES.get(axis, 0.0)
+    score += 0.3 * min(np.log10(distinct), 4.0) + 0.2 * reached + 0.2 * is_evaluated
+    return score, ""
+
+
+def regularity(step: np.ndarray) -> float:
+    """Return the share of steps that rise by the commonest rise, of those that change."""
+    rises = np.diff(step)
+    rises = rises[rises != 0]
+    if not len(rises):
+        return 1.0
+    up = rises[rises > 0]
+    if not len(up):
+        return 0.0
+    _, counts = np.unique(up, return_counts=True)
+    return float(counts.max() / len(rises))

@@ -1,0 +1,161 @@
+"""One vocabulary for all logs: which column a printed name and its unit stand for.
+
+A name is compared by its words: `train/loss`, `Train Loss` and `train_loss` are the same.
+"""
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+
+# The columns that are measured, each with the names that trainers use, preferred ones first.
+ALIASES = {
+    "step": (
+        "step", "global step", "trainer global step", "train global step", "_step", "iteration",
+        "iter", "steps", "current steps", "step num", "global steps", "n iter", "batches",
+        "train step", "training step", "train iter", "global iter", "num updates", "iterations",
+        "iters", "it", "update", "updates", "completed step", "iteration step", "iter num",
+        "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps",
+        "num timesteps", "timestep", "env steps", "frames",
+    ),
+    "epoch": (
+        "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
+    ),
+    "episode": ("episode", "episodes"),
+    "loss": (
+        "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
+        "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",
+        "loss current", "step loss", "batch loss", "train loss epoch", "loss loss", "lm loss",
+        "total loss", "loss total", "reduced train loss", "trl", "train loss mse", "tr loss",
+        "mean loss", "loss mean", "running loss", "epoch loss", "train total loss",
+        "loss train total", "train crossentropyloss", "l pix", "l g total", "average training loss",
+        "train loss train total", "average train loss", "training loss avg", "loss train all",
+    ),
+    "lr": (
+        "lr", "learning rate", "train lr", "train learning rate", "lr unet", "base lr",
+    ),
+    "grad_norm": ("grad norm", "train grad norm", "gnorm", "norm", "optim total grad norm"),
+    "images": (
+        "images", "samples count", "consumed samples", "samples seen", "images seen", "samples",
+        "train samples", "cur nimg",
+    ),
+    "tokens": ("tokens", "tokens seen", "consumed tokens", "total tokens", "num tokens",
+               "throughput total tokens"),
+    "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch",
+              "batchsize"),
+    "time": ("time", "wall time", "timestamp", "_timestamp", "walltime", "date", "datetime"),
+    "train_s": ("train s",),
+    "elapsed_s": (
+        "elapsed", "elapsed s", "elapsed time", "relative time", "relative time (process)",
+        "_runtime", "runtime", "time elapsed", "total time", "time since start", "time total",
+        "elapsed seconds", "elapsed sec", "seconds elapsed",
+    ),
+    "images_per_s": ("imgs sec",),
+    "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens s device"),
+    "mfu_percent": ("mfu", "mfu percent"),
+}  # fmt: skip
+_KEYS = {name: (column, rank) for column, names in ALIASES.items()
+         for rank, name in enumerate(names)}  # fmt: skip
+_SPLIT = re.compile(r"(?<!^)[\s_\-./:]+")
+_STEP = r"(?:steps?|it|its|iters?|iterations?|batch(?:es)?|updates?)"
+_IMAGE = r"(?:images?|imgs?|im|samples?|examples?|ex|seqs?|sequences?|sentences?)"
+_PER_S = r" (?:per )?(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
+_RATES = (
+    ("steps_per_s", re.compile(rf"(?:^|[ (]){_STEP}{_PER_S}|^ups$")),
+    ("images_per_s", re.compile(rf"(?:^|[ (]){_IMAGE}{_PER_S}")),
+    ("tokens_per_s", re.compile(rf"(?:^|[ (])(?:tokens?|toks?|words){_PER_S}")),
+    (
+        "step_s",
+        re.compile(
+            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?|time|timing) (?:per |in )?{_STEP}\b"
+            rf"|(?:^| ){_STEP} (?:time|timing|cost|duration|s|ms)\b(?! total)|end to end\(s\)$"
+            rf"|^step s$"
+        ),
+    ),
+    ("epoch_s", re.compile(r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|(?:^| )s epoch$")),
+)
+_DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
+              "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "m": 60.0, "min": 60.0, "mins": 60.0,
+              "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hours": 3600.0}  # fmt: skip
+_EVALUATION = frozenset(
+    ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
+     "evaluating", "validating", "heldout"]
+)  # fmt: skip
+_TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
+_NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
+
+
+@lru_cache(maxsize=4096)
+def key_of(name: str) -> str:
+    """Return the words of a name in lower case, between single blanks."""
+    return _SPLIT.sub(" ", name.strip().strip("\"'").lower()).strip()
+
+
+def column_of(name: str) -> str:
+    """Return the column for a foreign name: one of `ALIASES` or of a rate, or the name itself."""
+    key = key_of(name)
+    if key in _KEYS:
+        return _KEYS[key][0]
+    if is_evaluation(name):
+        return name
+    return next((column for column, rate in _RATES if rate.search(key)), name)
+
+
+def preference(name: str) -> int:
+    """Return the rank of a name among those of its column; the lowest is taken."""
+    return _KEYS.get(key_of(name), ("", 0))[1]
+
+
+def preferred(names: Iterable[str]) -> dict[str, str]:
+    """Return the preferred of the foreign names for each column."""
+    best: dict[str, str] = {}
+    for name in names:
+        column = column_of(name)
+        best[column] = min(best.get(column, name), name, key=preference)
+    return best
+
+
+def is_evaluation(name: str) -> bool:
+    """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`."""
+    return not _EVALUATION.isdisjoint(key_of(name).split())
+
+
+def is_loss(name: str) -> bool:
+    """Whether a name that `ALIASES` does not know is one of a training loss."""
+    words = key_of(name).split()
+    return any(word.endswith("loss") for word in words) or words[:1] == ["loss"]
+
+
+def scale_of(unit: str) -> float | None:
+    """Return the seconds of a unit of time, None for another unit."""
+    return _DURATIONS.get(unit.strip().lower())
+
+
+@lru_cache(maxsize=4096)
+def meaning(name: str, unit: str) -> tuple[str, float]:
+    """Return the column of a printed number and the factor to the column's unit.
+
+    A time that does not say what it lasted is `duration_s`: `analysis.read.clock` finds out by
+    its values. A rate needs a unit.
+    """
+    key, unit = key_of(name), unit.strip().lower()
+    seconds = scale_of(unit) or 1.0
+    if is_evaluation(name):
+        return key.replace(" ", "_"), seconds if unit in _DURATIONS else 1.0
+    if re.search(r"(?:^| )\(?ms\)?$|\(ms\)|^ms ", key) and not unit:
+        seconds = 1e-3
+    both = f"{key} {key_of(unit)}"
+    for column, rate in _RATES:
+        if rate.search(key) or (unit and rate.search(both) and "/" in unit):
+            is_time = column in ("step_s", "epoch_s")
+            ms = 1e-3 if unit.startswith("ms") else seconds
+            return column, ms if is_time else 1.0
+    column = _KEYS.get(key, ("", 0))[0]
+    if column in ("time", "elapsed_s"):
+        return ("duration_s" if column == "time" else "elapsed_s"), seconds
+    if column:
+        return column, 1.0
+    if unit and unit in _DURATIONS and not _NO_CLOCK.search(key) and not key:
+        return "duration_s", seconds
+    if _TIMES.search(key) and not _NO_CLOCK.search(key):
+        return "duration_s", seconds
+    return key.replace(" ", "_"), 1.0

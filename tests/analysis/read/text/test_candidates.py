@@ -1,0 +1,246 @@
+"""A text log is read by what explains it: names with their numbers, epochs, evaluations, clocks."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.measure.speed import measure_rate
+from analysis.read.find import read_logs
+from analysis.read.options import parse_options, reading_with
+from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
+
+
+def logs_of(path: Path, text: str, *, pattern: str | None = None) -> list[RunLog]:
+    path.write_text(text)
+    with reading_with(parse_options(pattern=pattern, columns=None, facts=[])):
+        return read_logs([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("Train Loss", "Val Loss"), ("train_loss", "VALID_LOSS"), ("Training loss", "Dev loss"),
+     ("loss", "validation loss"), ("Loss", "Test Loss")],
+)  # fmt: skip
+def test_a_loss_of_an_evaluation_in_any_case_is_no_training_loss(first, second, tmp_path):
+    rows = [f"Epoch {n}/30 - {first}: {9 / n:.4f}, {second}: {8 / n:.4f}" for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.axis == "epoch"
+    assert log.last("loss") == pytest.approx(0.3, abs=1e-3)
+    found = log.evaluations[-1]
+    assert [v for name, v in found.items() if "loss" in name] == [pytest.approx(8 / 30, abs=1e-3)]
+
+
+def test_a_phase_before_names_is_that_of_the_values_after_it(tmp_path):
+    rows = [f"epoch {n} | Train: loss={9 / n:.4f} | Val: loss={8 / n:.4f}" for n in range(1, 20)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.last("loss") == pytest.approx(9 / 19, abs=1e-3)
+    assert log.evaluations[-1]["val_loss"] == pytest.approx(8 / 19, abs=1e-3)
+
+
+def test_seconds_of_an_epoch_are_no_time_of_day(tmp_path):
+    rows = [f"Epoch: {n}, loss: {9 / n:.4f}, time: {16 + n % 3 / 10}" for n in range(1, 41)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    rate = measure_rate(log, clock=None).rate
+    assert rate is not None
+    assert rate.value == pytest.approx(1 / 16.1, rel=0.01)
+    assert rate.low is None  # no unit is printed
+    assert "no unit" in log.uncertain["printed"]
+
+
+def test_a_number_in_the_prefix_of_a_logger_is_no_step(tmp_path):
+    rows = [
+        f"2024-01-01 00:{n:02d}:00 | INFO | x.trainer:after_iter:246 - epoch: {e}/3, iter: {i}/40, "
+        f"total_loss: {5 - n / 20:.3f}"
+        for n, (e, i) in enumerate((e, i) for e in (1, 2, 3) for i in range(10, 41, 10))
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.step.tolist() == list(range(10, 121, 10))
+    assert log.attempts == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Epoch[{e}] Batch [{i}] loss={x}", "Epoch: [{e}], step: [{i}], loss: {x}",
+     "[Epoch {e} Batch {i}/50] loss {x}", "| epoch {e} | {i}/50 batches | loss {x}",
+     "epoch: {e}, batch_id: {i}, loss: {x}"],
+)  # fmt: skip
+def test_epochs_before_a_step_are_one_run_in_every_form(line, tmp_path):
+    rows = [line.format(e=e, i=i, x=3 / (50 * e + i)) for e in range(9) for i in range(1, 51)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.step.tolist() == list(range(1, 451))
+
+
+def test_an_epoch_in_a_line_of_its_own_counts_for_the_lines_below(tmp_path):
+    rows = [
+        f"Epoch {e}/5\n" + "\n".join(f"step {i}/20 - loss: {1 / (e + i):.4f}" for i in range(1, 21))
+        for e in range(1, 6)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.step[-1] == 100
+    assert log.attempts == 1
+
+
+def test_steps_of_another_total_between_epochs_are_evaluations(tmp_path):
+    rows = []
+    for e in range(1, 6):
+        rows += [f"Epoch {e}/5", *(f"step {i}/20 - loss: {1 / e:.4f}" for i in range(5, 21, 5))]
+        rows += [f"step {i}/4 - loss: {2 / e:.4f}" for i in range(1, 5)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("loss")) == (100, pytest.approx(0.2))
+    assert log.evaluations[-1]["val_loss"] == pytest.approx(0.4)
+
+
+def test_several_losses_have_two_readings_and_are_doubtful(tmp_path):
+    rows = [f"[iter {n}] g_loss: {3 / n:.4f} d_loss: {2 / n:.4f}" for n in range(1, 40)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.last("loss") == pytest.approx(3 / 39, abs=1e-3)
+    assert "two readings" in log.uncertain["loss"]
+
+
+def test_a_time_of_one_step_or_of_ten_has_two_readings_and_no_rate(tmp_path):
+    rows = [f"iter {n} loss {5 / n:.4f} took {1 + n % 3 / 9:.2f}s" for n in range(10, 900, 10)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert measure_rate(log, clock=None).rate is None
+    assert "may be that of a step or of 10 steps" in log.uncertain["time"]
+
+
+def test_tokens_per_second_of_unknown_devices_have_no_interval(tmp_path):
+    rows = [f"step {n} loss {5 / n:.4f} {900 + n % 7} tok/s" for n in range(1, 90)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    rate = measure_rate(log, clock=None).rate
+    assert rate is None or rate.low is None
+
+
+def test_a_throughput_without_a_unit_is_no_rate_of_images(tmp_path):
+    rows = [f"step {n} loss {5 / n:.4f} throughput {900 + n % 7}" for n in range(1, 90)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert "images_per_s" not in log.values
+    assert log.last("throughput") is not None
+
+
+def test_an_evaluation_in_every_interval_leaves_training_untimed(tmp_path):
+    rows = []
+    for n in range(1, 30):
+        rows.append(f"2024-01-01 00:{n:02d}:00 step {100 * n} loss {1 / n:.4f}")
+        rows.append(f"2024-01-01 00:{n:02d}:36 validation loss {2 / n:.4f}")
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert "every interval holds an evaluation" in log.uncertain["time"]
+    assert len(log.evaluations) == 29
+    rate = measure_rate(log, clock="wall").rate
+    assert rate is None or rate.low is None
+
+
+def test_a_bar_that_loads_is_no_run(tmp_path):
+    bars = [f"Loading checkpoint shards: {25 * n}%|##| {n}/4 [00:0{n}<00:01, 1.0it/s]"
+            for n in range(5)]  # fmt: skip
+    with pytest.raises(Unreadable):
+        logs_of(tmp_path / "x", "\r".join(bars))
+
+
+def test_losses_that_are_not_finite_are_counted(tmp_path):
+    rows = [f"step {n} loss {'nan' if n % 2 else 1 / n}" for n in range(1, 121)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert any("60 of 120 losses are not finite" in remark for remark in log.remarks)
+
+
+def test_only_the_last_drawing_of_every_bar_is_every_epoch(tmp_path):
+    bars = [f"Epoch {n}: 100%|####| 800/800 [01:40<00:00, 8.00it/s, loss=0.5]" for n in range(5)]
+    [log] = logs_of(tmp_path / "x", "\n".join(bars))
+    assert log.step.tolist() == [800, 1600, 2400, 3200, 4000]
+
+
+def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
+    noise = [f"Namespace(seed={n})" for n in range(3)]
+    lines = [f"<{3 * n}> fitness {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
+    (tmp_path / "x").write_text("\n".join([*noise, *lines]))
+    assert main(["runs", str(tmp_path / "x")]) == 2
+    error = capsys.readouterr().err
+    assert "59 lines are like '<" in error
+    assert "reads 59 of them" in error
+    pattern = shlex.split(error.rpartition("--pattern ")[2])[0]
+    [log] = logs_of(tmp_path / "x", "\n".join([*noise, *lines]), pattern=pattern)
+    assert log.step.tolist() == list(range(3, 180, 3))
+    assert len(log.values["loss"]) == 59
+
+
+def test_a_pattern_is_one_of_lines_and_counts_those_that_it_reads(tmp_path):
+    text = "\n".join(f"{n} {1 / n:.5f}" for n in range(1, 50)) + "\nend\n"
+    [log] = logs_of(tmp_path / "x", text, pattern=r"^(?P<step>\d+) (?P<loss>\S+)$")
+    assert len(log) == 49
+    assert any("reads 49 of 50 lines" in remark for remark in log.remarks)
+
+
+@pytest.mark.parametrize("group", ["interval_s", "elapsed_s", "stamp"])
+def test_groups_of_a_pattern_are_clocks(group, tmp_path):
+    shown = {
+        "interval_s": lambda n: "30.0",
+        "elapsed_s": lambda n: f"{30 * n}",
+        "stamp": lambda n: f"{(23 + n // 120) % 24:02d}:{n // 2 % 60:02d}:{30 * (n % 2):02d}",
+    }[group]
+    text = "\n".join(f"@{shown(n)} #{10 * n} ={1 / n:.4f}" for n in range(1, 240))
+    pattern = rf"@(?P<{group}>\S+) #(?P<step>\d+) =(?P<loss>\S+)"
+    [log] = logs_of(tmp_path / "x", text, pattern=pattern)
+    rate = measure_rate(log, clock=None).rate
+    assert rate is not None
+    assert rate.value == pytest.approx(1 / 3, rel=0.02)
+
+
+def test_a_record_of_several_lines_is_one_row_of_a_pattern(tmp_path):
+    text = "\n".join(f"== {n} ==\n  cost {1 / n:.4f}" for n in range(1, 40))
+    pattern = r"(?P<record>==) (?P<step>\d+)|cost (?P<loss>\S+)"
+    [log] = logs_of(tmp_path / "x", text, pattern=pattern)
+    assert log.step.tolist() == list(range(1, 40))
+    assert log.last("loss") == pytest.approx(1 / 39, abs=1e-3)
+
+
+def test_utf16_is_read(tmp_path):
+    text = "\r\n".join(f"step {n} loss {1 / n:.4f}" for n in range(1, 40))
+    (tmp_path / "x").write_bytes(text.encode("utf-16"))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert len(log) == 39
+
+
+def test_a_line_that_begins_with_a_bracket_is_no_json(tmp_path, capsys):
+    (tmp_path / "x").write_text("[a] hello 3\n[b] world 4\n")
+    assert main(["runs", str(tmp_path / "x")]) == 2
+    assert "text of an unknown format" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_sessions_of_a_table_are_runs_and_its_resumes_attempts(kind, tmp_path):
+    steps = [*range(1, 31), *range(21, 51), *range(1, 21)]
+    rows = [(step, 1 / step + number / 1e6) for number, step in enumerate(steps)]
+    if kind == "csv":
+        text = "step,loss\n" + "\n".join(f"{step},{loss}" for step, loss in rows)
+    else:
+        text = "\n".join(f'{{"step": {step}, "loss": {loss}}}' for step, loss in rows)
+    first, second = logs_of(tmp_path / f"x.{kind}", text)
+    assert (first.attempts, int(first.step[-1]), len(first)) == (2, 50, 50)
+    assert first.attempt.tolist() == [1] * 20 + [2] * 30
+    assert len(second) == 20
+    assert any("2 runs in a file" in remark for remark in first.remarks)
+
+
+def test_a_generic_json_line_is_enough_for_a_target(tmp_path, capsys):
+    for batch in (64, 256):
+        rows = [
+            f'{{"step": {n}, "time": {n * 1.01}, "loss": {30 / n}, "global_batch": {batch}}}'
+            for n in range(10, 900, 10)
+        ]
+        (tmp_path / f"{batch}.jsonl").write_text("\n".join(rows))
+    assert main(["target", str(tmp_path), "--target", "loss<=0.1"]) == 0
+    assert "64" in capsys.readouterr().out
+    log = read_logs([str(tmp_path / "64.jsonl")])[0]
+    assert log.global_batch == 64
+    assert np.array_equal(log.column("images"), 64.0 * log.step)
+
+
+def test_steps_that_begin_again_without_end_are_refused(tmp_path):
+    text = "step,loss\n" + "\n".join(f"{n % 5},1.5" for n in range(20_000))
+    with pytest.raises(Unreadable, match=re.escape("too often for runs")):
+        logs_of(tmp_path / "x.csv", text)
