@@ -187,6 +187,8 @@ def plant_files(folder: Path) -> None:
     """Files other than runs: torchtitan logs, a script, captioned images, test results."""
     for name, seed in (("eager", 0), ("compiled", 1)):
         (folder / f"{name}.log").write_bytes(titan(synthetic_log(seed=seed)))
+    lines = [f"step {step} of 500 loss {2 - step / 500:.3f}\n" for step in range(0, 500, 10)]
+    (folder / "train.log").write_text("".join(lines))
     for seed, name in enumerate(["20260101_120000-abcd1234", "20260101_140000-efgh5678"]):
         run = folder / "wandb" / f"offline-run-{name}"
         run.mkdir(parents=True)
