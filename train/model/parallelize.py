@@ -197,6 +197,13 @@ def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
     splits = {
         name: split for name, layer in block.named_modules() if (split := role_of(layer).split)
     }
+    for name, layer in block.named_modules():
+        is_split = splits.get(name) == "outputs" and isinstance(layer, nn.Linear)
+        if is_split and layer.out_features % mesh.size():
+            raise ConfigError(
+                f"layout.tensor {mesh.size()} does not divide the {layer.out_features} outputs of "
+                f"{name}; change model.width or model.mlp_ratio"
+            )
     parallelize_module(block, mesh, {name: _STYLES[split]() for name, split in splits.items()})
 
 

@@ -24,7 +24,7 @@ OUTPUTS = {
     (2, 8): [2.2804575, 1.5189047, -1.0344934, 2.1258273, 1.3292149, -0.999651],
 }
 SMALL = [
-    "model.family=jit", "model.width=32", "model.depth=3", "model.heads=2",
+    "model.family=jit", "model.width=48", "model.depth=3", "model.heads=2",
     "model.jit.bottleneck=3", "model.jit.class_tokens=2", "model.jit.class_tokens_from=1",
     "objective.prediction=x", "log.every=1", "log.tensorboard=false", "sample.per_class=1",
     "sample.steps=2", "train.steps=6", "optimizer.lr=1e-3",
@@ -120,3 +120,12 @@ def test_every_layout_has_the_losses_of_one_rank_and_resumes_to_the_bit(
     assert losses(two) == pytest.approx(losses(one), rel=1e-5)
     again = losses(resumed(two, step=3, ranks=2, logs=tmp_path))
     assert again == {step: loss for step, loss in losses(two).items() if step > 3}
+
+
+@pytest.mark.xdist_group("ranks")
+def test_ranks_that_do_not_divide_the_hidden_layer_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LOGS", str(tmp_path))
+    with pytest.raises(AssertionError, match=r"does not divide the 85 outputs of mlp\.gate"):
+        trained(tmp_path, [*SMALL, "model.width=32", "layout.tensor=2"], ranks=2)
