@@ -5,7 +5,7 @@
   score RUN            score the samples of a run on digits with a classifier
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
-  noise CHECKPOINTS    measure the gradient noise at saved checkpoints
+  noise RUN            measure the gradient noise at saved checkpoints
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """

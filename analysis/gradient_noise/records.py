@@ -1,8 +1,8 @@
 """Parse and check the records in which a run measured its gradient noise."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,120 +12,110 @@ from configs.noise_scale import noise_of
 from runs.records import Record
 
 PARTS = ("products", "pairs", "squares", "counts")
+# Scopes: all parameters at every training step; of bins of t, the adaLN layers at every step, the
+# whole model, and the adaLN layers for the whole model's images.
+STEPS, ADALN, WHOLE, SAME = "steps", "adaln", "whole", "adaln_same_images"
 _MAX_BINS = 10_000
-
-Parsed = TypeVar("Parsed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepNoise:
-    """One `gns` field: norms over `steps` training steps, and sums of every bin [4, bins]."""
+class NoiseRecord:
+    """One measurement: by scope the sums of every bin of t, then of all t.
+
+    `weights` is the share of the density of t in each bin; `count` and `batch` are K and b.
+    """
 
     step: int
     count: int
     batch: int
-    steps: float
-    small: float
-    big: float
     weights: Floats
-    bins: Floats
-    adaln: Floats
+    sums: Mapping[str, tuple[GramSums, ...]]
+    seconds: float | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """K, b and the number of bins: records of one shape are averaged."""
+        return self.count, self.batch, len(self.weights)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WholeNoise:
-    """One `gns_whole` field: bins, then all of t, of the whole model and adaLN, same images."""
-
-    step: int
-    shape: tuple[int, int, int]
-    weights: Floats
-    whole: tuple[GramSums, ...]
-    adaln: tuple[GramSums, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleNoise:
-    """One `gns_sample` field: a sample at a checkpoint; `bin` is -1 for all of t."""
-
-    step: int
-    bin: int
-    weight: float
-    count: int
-    seconds: float
-    whole: GramSums
-    adaln: GramSums | None
-
-
-def parse_records(
-    records: Sequence[Record], name: str, parse: Callable[[int, Any], Parsed]
-) -> tuple[list[Parsed], int]:
-    """Parse the field `name` of all records, by step; also return how many are malformed."""
-    found, malformed = [], 0
-    for record in sorted((r for r in records if name in r), key=lambda r: int(r["step"])):
-        try:
-            if not isinstance(record[name], dict):
-                raise TypeError("not a mapping")
-            found.append(parse(int(record["step"]), record[name]))
-        except (AttributeError, KeyError, TypeError, ValueError):
-            malformed += 1
+def parse_records(records: Sequence[Record]) -> tuple[dict[str, list[NoiseRecord]], int]:
+    """Return the measurements of a run by field and in order of steps; how many are malformed."""
+    found: dict[str, list[NoiseRecord]] = {name: [] for name in _PARSERS}
+    malformed = 0
+    for record in sorted(records, key=lambda record: int(record.get("step", 0))):
+        for name in _PARSERS.keys() & record.keys():
+            try:
+                found[name].append(_PARSERS[name](int(record["step"]), record[name]))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                malformed += 1
     return found, malformed
 
 
-def parse_step(step: int, fields: Mapping[str, Any]) -> StepNoise:
-    """Parse `gns`. Raise KeyError, TypeError or ValueError if it is malformed."""
-    bins = fields.get("bins") or {"weights": [], **{part: [] for part in PARTS}}
-    adaln = fields.get("adaln") or {"products": 0.0, "pairs": 0.0}
-    sums = np.stack([_numbers(bins[part]) for part in PARTS])
-    weights = _numbers(bins["weights"])
-    if sums.shape[1] != len(weights):
-        raise ValueError("not as many weights as bins")
-    return StepNoise(
-        step=step,
-        count=_count(fields["k"], least=2),
-        batch=_count(fields["b"], least=1),
-        steps=float(_count(fields["steps"], least=1)),
-        small=_number(fields["small"]),
-        big=_number(fields["big"]),
-        weights=weights,
-        bins=sums,
-        adaln=_numbers([adaln["products"], adaln["pairs"]]),
-    )
+def _parse_step(step: int, fields: Mapping[str, Any]) -> NoiseRecord:
+    """Parse `gns`: norms over some training steps, and the Gram sums of every bin."""
+    count, batch, steps = _sizes(fields, "k", "b", "steps")
+    norms = _norms([fields["small"]], [fields["big"]], count=count, batch=batch, steps=steps)
+    sums: dict[str, tuple[GramSums, ...]] = {STEPS: (norms,)}
+    weights = np.zeros(0)
+    if bins := fields.get("bins"):
+        weights, all_t = _numbers(bins["weights"]), fields["adaln"]
+        total = all_t["products"], all_t["pairs"], 0.0, all_t["pairs"]
+        columns = [[*bins[name], last] for name, last in zip(PARTS, total, strict=True)]
+        sums[ADALN] = tuple(_grams(*([one] for one in row)) for row in _rows(columns, weights))
+    return NoiseRecord(step=step, count=count, batch=batch, weights=weights, sums=sums)
 
 
-def parse_whole(step: int, fields: Mapping[str, Any]) -> WholeNoise:
-    """Parse `gns_whole`. Raise KeyError, TypeError or ValueError if it is malformed."""
-    count, batch = _count(fields["k"], least=2), _count(fields["b"], least=1)
+def _parse_whole(step: int, fields: Mapping[str, Any]) -> NoiseRecord:
+    """Parse `gns_whole`: samples of every bin, and of all t, of the whole model and adaLN."""
+    count, batch = _sizes(fields, "k", "b")
     weights = _numbers(fields["weights"])
-    rows = {name: [*fields[name], fields["all"][name]] for name in ("small", "big", *PARTS)}
-    if any(len(row) != len(weights) + 1 for row in rows.values()):
-        raise ValueError("not as many weights as bins")
-    return WholeNoise(
-        step=step,
-        shape=(count, batch, len(weights)),
-        weights=weights,
-        whole=tuple(
-            _norm_sums(small, big, count=count, batch=batch)
-            for small, big in zip(rows["small"], rows["big"], strict=True)
-        ),
-        adaln=tuple(
-            _gram_sums(*parts) for parts in zip(*(rows[part] for part in PARTS), strict=True)
-        ),
-    )
+    names = ("small", "big", *PARTS)
+    rows = _rows([[*fields[name], fields["all"][name]] for name in names], weights)
+    whole = tuple(_norms(row[0], row[1], count=count, batch=batch) for row in rows)
+    sums = {WHOLE: whole, SAME: tuple(_grams(*row[2:]) for row in rows)}
+    return NoiseRecord(step=step, count=count, batch=batch, weights=weights, sums=sums)
 
 
-def parse_sample(_: int, fields: Mapping[str, Any]) -> SampleNoise:
-    """Parse `gns_sample`. Raise KeyError, TypeError or ValueError if it is malformed."""
-    count, batch = _count(fields["k"], least=2), _count(fields["b"], least=1)
-    adaln = fields.get("adaln")
-    return SampleNoise(
+def _parse_sample(_: int, fields: Mapping[str, Any]) -> NoiseRecord:
+    """Parse `gns_sample`: one sample at a checkpoint, of one bin or of all t.
+
+    The bins after its own are left out; `padded` adds them.
+    """
+    count, batch = _sizes(fields, "k", "b")
+    adaln, number = fields.get("adaln"), fields.get("bin")
+    sums = {WHOLE: (_norms([fields["small"]], [fields["big"]], count=count, batch=batch),)}
+    if adaln:
+        sums[SAME] = (_grams(*([adaln[part]] for part in PARTS)),)
+    weights = np.zeros(0)
+    if number is not None:
+        weights = np.zeros(_count(number, least=0, most=_MAX_BINS) + 1)
+        weights[-1] = _number(fields["weight"])
+    return NoiseRecord(
         step=_count(fields["checkpoint"], least=0),
-        bin=-1 if fields.get("bin") is None else _count(fields["bin"], least=0, most=_MAX_BINS),
-        weight=_number(fields["weight"]),
         count=count,
+        batch=batch,
+        weights=weights,
+        sums=sums,
         seconds=_number(fields["seconds"]),
-        whole=_norm_sums([fields["small"]], [fields["big"]], count=count, batch=batch),
-        adaln=_gram_sums(*([adaln[part]] for part in PARTS)) if adaln else None,
     )
+
+
+_PARSERS: dict[str, Callable[[int, Mapping[str, Any]], NoiseRecord]] = {
+    "gns": _parse_step,
+    "gns_whole": _parse_whole,
+    "gns_sample": _parse_sample,
+}
+
+
+def padded(sample: NoiseRecord, bins: int) -> NoiseRecord:
+    """Return the record of a sample with `bins` bins, of which all but its own are empty."""
+    place = len(sample.weights) - 1 if len(sample.weights) else bins
+    sums = {
+        scope: tuple(only if k == place else only.part(slice(0)) for k in range(bins + 1))
+        for scope, (only,) in sample.sums.items()
+    }
+    weights = np.pad(sample.weights, (0, bins - len(sample.weights)))
+    return replace(sample, sums=sums, weights=weights)
 
 
 def gram_sums_from_norms(
@@ -142,14 +132,29 @@ def gram_sums_from_norms(
     )
 
 
-def _norm_sums(small: Any, big: Any, *, count: int, batch: int) -> GramSums:
+def _norms(small: Any, big: Any, *, count: int, batch: int, steps: int = 1) -> GramSums:
     if len(small) != len(big):
         raise ValueError("not as many small as big")
-    return gram_sums_from_norms(_numbers(small), _numbers(big), count=count, batch=batch)
+    weight = np.full(len(small), float(steps))
+    return gram_sums_from_norms(
+        _numbers(small), _numbers(big), count=count, batch=batch, weight=weight
+    )
 
 
-def _gram_sums(*parts: Any) -> GramSums:
+def _grams(*parts: Any) -> GramSums:
     return GramSums(columns=np.stack([_numbers(part) for part in parts], axis=1))
+
+
+def _rows(columns: list[list[Any]], weights: Floats) -> list[tuple[Any, ...]]:
+    """Return the rows of columns: one for each bin, then one for all t."""
+    if any(len(column) != len(weights) + 1 for column in columns):
+        raise ValueError("not as many weights as bins")
+    return list(zip(*columns, strict=True))
+
+
+def _sizes(fields: Mapping[str, Any], *names: str) -> list[int]:
+    """Return counts: K, which is 2 or more, then others."""
+    return [_count(fields[name], least=1 + (name == "k")) for name in names]
 
 
 def _count(value: Any, *, least: int, most: int = 2**53) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.gradient_noise.stages import SAME, WHOLE, BinnedSums, GradientNoiseLog, Stage
+from analysis.gradient_noise.records import SAME, WHOLE
+from analysis.gradient_noise.stages import BinnedSums, GradientNoiseLog, Stage
 from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
 from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.stats.noise_scale import DETERMINED, NoiseScale, noise_scale

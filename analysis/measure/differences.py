@@ -7,6 +7,7 @@ from typing import Any, Literal
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from configs.schema import KINDS, keys
+from configs.schema.removed import REMOVED_KEYS
 
 # Facts in the manifest that follow from a key of the config.
 DERIVED_FACTS = {
@@ -99,7 +100,9 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return {}
-    known = {name: info.affects for name, info in keys(kind).items()}
+    # What a key did that there is no more is known of terms of a loss alone.
+    known = {name: CLOCK | {"loss"} for name, key in REMOVED_KEYS.items() if key.tag == "term"}
+    known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
     return known | {name: known[group] for name, group in groups if group in known}

@@ -16,6 +16,7 @@ from analysis.stats.summary import mean_of
 from analysis.study.cells import peak_memory_gb
 from analysis.table import interval_text
 from analysis.verdict import verdict_fields
+from configs.schema import keys
 from runs.records import is_number
 
 PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval", "lost")
@@ -24,13 +25,9 @@ _LEARNT = tuple(
     f"{of}_{name}" for of in ("held_out", "validation") for name in ("loss", "gain", "gain_95")
 )
 # What a reader asks for first; a manifest has `images_in_set` and `engine`.
-SETTINGS = {
-    "flux.variant": "", "engine": "engine", "lora.rank": "rank", "lora.alpha": "alpha",
-    "optimizer.kind": "", "optimizer.lr": "lr", "train.global_batch": "batch",
-    "data.resolutions": "sizes", "train.precision": "", "flux.quantise": "base",
-    "images_in_set": "images", "seed": "seed",
-}  # fmt: skip
 _FOR_PROGRAMS = ("high", "word", "unit", "n", "comparisons", "why")
+LABELS = {info.name: info.label for info in keys("finetune").values() if info.label is not None}
+SETTINGS = {"engine": "engine"} | LABELS | {"images_in_set": "images", "seed": "seed"}
 # Seconds before the first image of an inference run, and of that image.
 _STARTUP = ("load_s", "quantise_s", "text_s", "warmup_s", "first_image_s")
 

@@ -16,12 +16,12 @@ from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.judge import judge
 from analysis.stats.summary import Mean
 from analysis.verdict import verdict_fields
+from configs.schema import KINDS, tagged
 
 # Keys and facts that may differ between the points of one curve.
-FREE = frozenset([
-    "seed", "train.steps", "train.global_batch", "train.micro_batch", "layout.", "ranks", "nodes",
-    "threads of all ranks",
-])  # fmt: skip
+FREE = frozenset(["ranks", "nodes", "threads of all ranks"]).union(
+    *(tagged(kind, "scale") for kind in KINDS)
+)
 MIN_POINTS = 3
 
 

@@ -22,6 +22,7 @@ from configs.checks.captions import fill_trigger, read_text
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 from configs.files import open_regular
+from configs.schema import tagged
 from runs.folder import RunFolder
 
 WIDEST, LARGEST_FILE = 360, 1 << 25
@@ -29,12 +30,9 @@ MAX_STEPS, MAX_PROMPTS = 12, 8
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _NUMBERED = re.compile(r"(step|image)-(\d+)")
 # Keys beside those of `sample` that choose what is drawn.
-_DRAWN_BY = (
-    "data.source", "data.path", "data.size", "data.channels", "data.trigger", "flux.folder",
-    "flux.variant", "flux.text_tokens", "aitoolkit.model.arch",
-)  # fmt: skip
-# Keys of `sample` that choose when, and not what.
-_NOT_DRAWN_BY = ("sample.every", "sample.prompts", "sample.prompts_file")
+_DRAWN_BY = frozenset(
+    (*tagged("pretrain", "picture"), *tagged("finetune", "picture"), "aitoolkit.model.arch")
+)
 Drawing = tuple[tuple[str, str], ...]
 
 
@@ -75,7 +73,7 @@ def series_of(log: RunLog) -> Iterator[SampleSeries]:
     names = [
         name
         for name in config
-        if name in _DRAWN_BY or (name.startswith("sample.") and name not in _NOT_DRAWN_BY)
+        if name in _DRAWN_BY or (name.startswith("sample.") and _chooses_what(name))
     ]
     facts = {name: yaml_text(config[name]) for name in names}
     is_seeded = "sample.seed" not in config and "seed" in config
@@ -90,6 +88,11 @@ def series_of(log: RunLog) -> Iterator[SampleSeries]:
         # The seed of a prompt follows from `sample.seed`, or stands for it.
         own = {name: value for name, value in facts.items() if name != "sample.seed"}
         yield from _series(log, own | asked, files)
+
+
+def _chooses_what(name: str) -> bool:
+    """Return whether a key of `sample` chooses what is drawn, beside the prompts."""
+    return name != "sample.every" and "prompts" not in name
 
 
 def _series(

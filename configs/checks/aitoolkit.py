@@ -25,16 +25,11 @@ GROUPS = frozenset([
     "adapter", "datasets", "embedding", "first_sample", "guidance", "logging",
     "model", "network", "sample", "save", "train",
 ])  # fmt: skip
-_ADAMW = ("optimizer.beta1", "optimizer.beta2", "optimizer.weight_decay")
 # Keys of ai-toolkit that may replace keys of ours, whose values have no effect then.
 REPLACED = {
-    "model.arch": ("flux.variant", "lora.targets"),
-    "model.qtype": ("flux.quantise",),
-    "network.network_kwargs": ("lora.targets",),
-    "network.type": ("lora.kind",),
-    "train.optimizer": ("optimizer.kind", *_ADAMW),
-    "train.optimizer_params": _ADAMW,
-    "train.timestep_type": ("train.timesteps",),
+    theirs: tuple(info.name for info in keys("finetune").values() if theirs in info.aitoolkit)
+    for info in keys("finetune").values()
+    for theirs in info.aitoolkit
 }
 ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
 # Substrings of the names of layers, by `lora.targets`; None: no restriction.

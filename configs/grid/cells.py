@@ -9,34 +9,19 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from configs.errors import ConfigError
 from configs.load import Tree, flatten, merge, resolve, to_tree
 from configs.paths import with_absolute_paths
-from configs.schema import Command, Pretrain, Run, Study
+from configs.schema import KINDS, Command, Pretrain, Run, Study, keys
 from configs.schema.study import FEWEST_ROUNDS
 
 MOST_CELLS = 10_000
 _LONGEST_PART, LONGEST_NAME = 32, 80
 # The least records of a turn of an interleaved study: the warm-up of each is found and cut.
 _TURN_RECORDS = 20
-# The abbreviations of published studies; other keys are abbreviated to their last word.
-_SHORT = {
-    "activation_checkpointing.mode": "ac",
-    "layout.replicate": "p",
-    "layout.shard": "shard",
-    "model.patch": "ps",
-    "optimizer.lr": "lr",
-    "resources.gpu": "",
-    "resources.gpus_per_node": "g",
-    "resources.nodes": "n",
-    "train.compile": "c",
-    "train.global_batch": "bs",
-    "train.micro_batch": "mb",
-    "train.precision": "d",
-    "seed": "s",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +109,14 @@ def _combinations(axes: list[Axis], *, source: str) -> Iterator[tuple[dict[str, 
         )
     for chosen in itertools.product(*(axis.levels for axis in axes)):
         levels = {axis.name: level for axis, (level, _) in zip(axes, chosen, strict=True)}
-        yield levels, {name: value for _, keys in chosen for name, value in keys.items()}
+        yield levels, {name: value for _, changes in chosen for name, value in changes.items()}
 
 
 def _check_keys(study: Study, axes: list[Axis], *, source: str) -> None:
     """Raise `ConfigError` for a key that is set twice, or that belongs to the study."""
     setters: dict[str, str] = dict.fromkeys(flatten(study.set), "set")
     for axis in axes:
-        for name in dict.fromkeys(name for _, keys in axis.levels for name in keys):
+        for name in dict.fromkeys(name for _, changes in axis.levels for name in changes):
             if name in setters:
                 raise ConfigError(
                     f"{source}: {name} is set by axis {axis.name} and by {setters[name]}; "
@@ -266,10 +251,17 @@ def _part(axis: str, level: Any, *, is_label: bool) -> str:
         value = f"{value}-{_digest(level)}" if value else _digest(level)
     if is_label:
         return value
-    if axis in _SHORT:
-        return _SHORT[axis] + value
+    if (short := _short(axis)) is not None:
+        return short + value
     leaf = re.sub(r"[^A-Za-z0-9]+", "-", axis.rpartition(".")[2]).strip("-") or "x"
     return f"{leaf}-{value}"
+
+
+@cache
+def _short(axis: str) -> str | None:
+    """Return the abbreviation of a key, the same in every kind of run; None if it has none."""
+    infos = (keys(kind).get(axis) for kind in KINDS)
+    return next((info.short for info in infos if info and info.short is not None), None)
 
 
 def _digest(value: Any) -> str:

@@ -12,15 +12,16 @@ from configs.schema.encode import Encode
 from configs.schema.finetune import Finetune
 from configs.schema.gns import NoiseRun
 from configs.schema.infer import Infer
-from configs.schema.key import KeyGroup
+from configs.schema.key import KeyGroup, Tag
 from configs.schema.pretrain import Pretrain
+from configs.schema.removed import REMOVED_KEYS
 from configs.schema.run import Run
 from configs.schema.sample import Sampling
 from configs.schema.study import Study
 
 __all__ = [
     "KINDS", "MODELS", "Command", "Encode", "Finetune", "Infer", "KeyInfo", "NoiseRun", "Pretrain",
-    "Run", "Sampling", "Study", "key_info", "keys",
+    "Run", "Sampling", "Study", "key_info", "keys", "tagged",
 ]  # fmt: skip
 
 KINDS: dict[str, type[Run]] = {
@@ -48,6 +49,11 @@ class KeyInfo:
     affects: frozenset[str]
     free: bool
     path: str | None
+    tags: frozenset[str]
+    short: str | None
+    label: str | None
+    replaces: str | None
+    aitoolkit: tuple[str, ...]
 
 
 @cache
@@ -64,6 +70,12 @@ def key_info(kind: str, name: str) -> KeyInfo:
     return known[name]
 
 
+def tagged(kind: str, tag: Tag) -> tuple[str, ...]:
+    """Return the keys of a kind of config with a tag, removed ones included, in order."""
+    removed = (name for name, key in REMOVED_KEYS.items() if key.tag == tag)
+    return (*(info.name for info in keys(kind).values() if tag in info.tags), *removed)
+
+
 def _walk(group: type[KeyGroup], prefix: str) -> Iterator[KeyInfo]:
     for name, field in group.model_fields.items():
         inner = field.annotation
@@ -78,13 +90,18 @@ def _info(name: str, field: FieldInfo) -> KeyInfo:
     assert isinstance(extra, dict), f"{name} is not made with key()"
     annotation = field.annotation
     spelled = annotation.__name__ if isinstance(annotation, type) else str(annotation)
+    text = {
+        field: value if isinstance(value := extra[field], str) else None
+        for field in ("unit", "path", "short", "label", "replaces")
+    }
     return KeyInfo(
         name=name,
         type=spelled.replace("typing.", "").replace("None", "null"),
         default=field.default,
         doc=field.description or "",
-        unit=extra["unit"] if isinstance(extra["unit"], str) else None,
         affects=frozenset(str(extra["affects"]).split()),
         free=bool(extra["free"]),
-        path=extra["path"] if isinstance(extra["path"], str) else None,
+        aitoolkit=tuple(str(extra["aitoolkit"]).split()),
+        tags=frozenset(str(extra["tags"]).split()),
+        **text,
     )

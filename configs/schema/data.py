@@ -15,10 +15,12 @@ class Data(KeyGroup):
         "digits: those of scikit-learn; cifar10: binary batches or PNGs; folder: any images; "
         "latents: a store written by jobs/encode.sbatch; dummy: random latents",
         "loss clock",
+        tags="picture",
     )
     path: str | None = key(
-        None, "folder of the data set: for cifar10, folder and latents", "clock", path="folder"
-    )
+        None, "folder of the data set: for cifar10, folder and latents", "clock", path="folder",
+        tags="picture",
+    )  # fmt: skip
     labels: str | None = key(
         None, "csv of file name and label, if classes are not sub-folders", "loss", path="file"
     )
@@ -26,9 +28,12 @@ class Data(KeyGroup):
         None, "VAE for sampled latents; null: the one that encoded them", free=True, path="folder"
     )
     size: int = key(
-        8, "side of an image, or of a latent, after loading", "loss clock", unit="px", ge=1
+        8, "side of an image, or of a latent, after loading", "loss clock", unit="px", ge=1,
+        tags="picture",
+    )  # fmt: skip
+    channels: int = key(
+        1, "channels: 1, 3, or those of the latents", "loss clock", ge=1, tags="picture"
     )
-    channels: int = key(1, "channels: 1, 3, or those of the latents", "loss clock", ge=1)
     classes: int = key(10, "number of labels", "loss", ge=1)
     flip: bool = key(False, "mirror images at random, half of them", "loss")
     held_out: float = key(0.0, "share of the images held out for evaluation", "loss", ge=0, le=0.9)

@@ -24,6 +24,7 @@ _TARGETS = {
     "blocks": _BLOCK + ".*",
     "all": ".*",
 }
+_OPTIMIZER = "train.optimizer train.optimizer_params"
 # A smaller factor of Prodigy's rate is a rate meant for AdamW (ai-toolkit replaces it by 1).
 _LEAST_PRODIGY = 0.1
 
@@ -31,10 +32,13 @@ _LEAST_PRODIGY = 0.1
 class Flux(KeyGroup):
     """The model to tune: a local folder in diffusers layout; nothing is downloaded."""
 
-    folder: str | None = key(None, "model folder in diffusers layout", "loss", path="folder")
-    variant: Literal["schnell", "dev"] = key(
-        "schnell", "variant of Flux; dev takes guidance as an input", "loss"
+    folder: str | None = key(
+        None, "model folder in diffusers layout", "loss", path="folder", tags="picture"
     )
+    variant: Literal["schnell", "dev"] = key(
+        "schnell", "variant of Flux; dev takes guidance as an input", "loss", tags="picture",
+        label="", aitoolkit="model.arch",
+    )  # fmt: skip
     assistant_lora: str | None = key(
         None,
         "file of the LoRA that undoes the distillation of schnell: on in training, off in samples",
@@ -47,10 +51,12 @@ class Flux(KeyGroup):
         "loss clock",
         ge=1,
         le=512,
+        tags="picture",
     )
     quantise: Literal["none", "int8", "float8"] = key(
-        "none", "quantisation of the base weights to 8 bits (engine aitoolkit only)", "loss clock"
-    )
+        "none", "quantisation of the base weights to 8 bits (engine aitoolkit only)", "loss clock",
+        label="base", aitoolkit="model.qtype",
+    )  # fmt: skip
 
 
 class CaptionedImages(KeyGroup):
@@ -84,10 +90,13 @@ class CaptionedImages(KeyGroup):
     regularisation_weight: float = key(
         1.0, "weight of the loss on regularisation images", "loss", gt=0
     )
-    trigger: str | None = key(None, "word that replaces [trigger] in captions and prompts", "loss")
-    resolutions: list[int] = key(
-        [512, 768, 1024], "sizes of a training image: roots of its area", "loss clock", unit="px"
+    trigger: str | None = key(
+        None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
     )
+    resolutions: list[int] = key(
+        [512, 768, 1024], "sizes of a training image: roots of its area", "loss clock", unit="px",
+        label="sizes",
+    )  # fmt: skip
     bucket: int = key(
         64, "sides of scaled images are multiples of this", "loss clock", unit="px", ge=TOKEN_PX
     )
@@ -122,16 +131,19 @@ class Lora(KeyGroup):
         "lora: B A; lokr: a Kronecker product of a small matrix and B A (Yeh et al. 2024), engine "
         "aitoolkit only",
         "loss clock",
+        aitoolkit="network.type",
     )
-    rank: int = key(16, "rank of each update", "loss clock", ge=1)
+    rank: int = key(16, "rank of each update", "loss clock", ge=1, label="rank")
     alpha: float | None = key(
-        None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0
-    )
+        None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0,
+        label="alpha",
+    )  # fmt: skip
     targets: str = key(
         "attention+mlp",
         "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "
         "layers around the blocks), or a regular expression of whole names of layers",
         "loss clock",
+        aitoolkit="model.arch network.network_kwargs",
     )
     rank_pattern: dict[str, PositiveInt] = key(
         {}, "rank by regular expression of the end of a name, such as attn.to_q: 32", "loss clock"
@@ -170,36 +182,49 @@ class LoraOptimizer(LearningRate):
         "adamw; adamw8bit: moments in 8 bits (CUDA only); prodigy: AdamW that estimates its rate, "
         "with lr (usually 1) as a factor",
         "loss clock",
+        label="",
+        aitoolkit="train.optimizer",
     )
-    beta1: float = key(0.9, "decay rate of the first moment", "loss", ge=0, lt=1)
-    beta2: float = key(0.999, "decay rate of the second moment", "loss", ge=0, lt=1)
-    weight_decay: float = key(0.01, "decoupled weight decay", "loss", ge=0)
+    beta1: float = key(
+        0.9, "decay rate of the first moment", "loss", ge=0, lt=1, aitoolkit=_OPTIMIZER
+    )
+    beta2: float = key(
+        0.999, "decay rate of the second moment", "loss", ge=0, lt=1, aitoolkit=_OPTIMIZER
+    )
+    weight_decay: float = key(0.01, "decoupled weight decay", "loss", ge=0, aitoolkit=_OPTIMIZER)
     clip: float = key(1.0, "maximum gradient norm", "loss", gt=0)
 
 
 class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
-    steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
-    global_batch: int = key(1, "images per step over all ranks", "loss clock", ge=1)
+    steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1, tags="scale")
+    global_batch: int = key(
+        1, "images per step over all ranks", "loss clock", ge=1, tags="scale", short="bs",
+        label="batch",
+    )  # fmt: skip
     micro_batch: int | None = key(
-        None, "images per backward pass of a rank; null: all of its share", "clock", free=True, ge=1
-    )
+        None, "images per backward pass of a rank; null: all of its share", "clock", free=True,
+        ge=1, tags="scale", short="mb",
+    )  # fmt: skip
     precision: Literal["bf16", "fp32"] = key(
-        "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss clock"
-    )
+        "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss clock",
+        short="d", label="",
+    )  # fmt: skip
     gradient_checkpointing: bool = key(
         True, "recompute blocks in the backward pass, to save memory", "clock"
     )
     compile: bool = key(
-        False, "compile each block (native engine only); not measured on a GPU yet", "clock"
-    )
+        False, "compile each block (native engine only); not measured on a GPU yet", "clock",
+        short="c",
+    )  # fmt: skip
     timesteps: Literal["sigmoid", "linear", "shift", "weighted"] = key(
         "sigmoid",
         "distribution of t: the sigmoid of a normal; uniform (linear); uniform and shifted "
         "towards noise by image size, as in sampling (shift); or uniform, with a loss that "
         "ai-toolkit weights by t (weighted, engine aitoolkit only)",
         "loss",
+        aitoolkit="train.timestep_type",
     )
     shift: float | None = key(
         None,
@@ -258,8 +283,9 @@ class Finetune(Run):
 
     kind: Literal["finetune"] = key("finetune", "kind of run")
     seed: int = key(
-        0, "seed of the LoRA, order of images, noise and timesteps", "loss", ge=0, lt=2**31
-    )
+        0, "seed of the LoRA, order of images, noise and timesteps", "loss", ge=0, lt=2**31,
+        tags="scale", short="s",
+    )  # fmt: skip
     engine: Literal["auto", "aitoolkit", "embedded"] = key(
         "auto",
         "engine that trains; auto: ai-toolkit if AI_TOOLKIT is set and for one GPU, else embedded",

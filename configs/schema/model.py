@@ -31,6 +31,16 @@ class Unet(KeyGroup):
         return self
 
 
+class Jit(KeyGroup):
+    """Parts of a JiT (Li & He 2025) beside the keys of model, for `model.family: jit`."""
+
+    bottleneck: int = key(128, "channels between pixels and tokens", "loss clock", ge=1)
+    class_tokens: int = key(
+        32, "copies of the label's embedding that join the patches", "loss clock", ge=0
+    )
+    class_tokens_from: int = key(4, "blocks before they join, a third of depth", "loss clock", ge=0)
+
+
 class Routing(KeyGroup):
     """In training, a share of the patches skips the middle blocks (docs/recipes.md)."""
 
@@ -53,48 +63,54 @@ class Routing(KeyGroup):
 
 
 class Model(KeyGroup):
-    """A diffusion transformer (Peebles & Xie 2023) over square patches, or a U-Net."""
+    """A diffusion transformer (Peebles & Xie 2023) over square patches, a JiT or a U-Net."""
 
-    family: Literal["dit", "unet"] = key(
-        "dit", "dit: configured by the keys of model; unet: by those of model.unet", "loss clock"
+    family: Literal["dit", "jit", "unet"] = key(
+        "dit",
+        "dit: configured by the keys of model; jit: a transformer on pixels, by width, depth, "
+        "heads, patch, mlp_ratio and model.jit; unet: by those of model.unet",
+        "loss clock",
     )
     width: int = key(384, "hidden size", "loss clock", ge=8)
     depth: int = key(12, "number of blocks", "loss clock", ge=1)
     heads: int = key(6, "attention heads", "loss clock", ge=1)
-    patch: int = key(2, "side of a patch", "loss clock", unit="px", ge=1)
+    patch: int = key(2, "side of a patch", "loss clock", unit="px", ge=1, short="ps")
     mlp_ratio: float = key(4.0, "MLP width over hidden size", "loss clock", gt=0)
     mlp: Literal["gelu", "swiglu"] = key(
-        "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss clock"
-    )
+        "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss clock",
+        tags="dit",
+    )  # fmt: skip
     conditioning: Literal["adaln", "adaln_single", "in_context"] = key(
         "adaln",
         "how time and label enter: adaLN-zero in every block; one modulation and a table per block "
         "(adaLN-single, Chen et al. 2023); or as two tokens",
         "loss clock",
-    )
-    adaln_rank: int | None = key(
-        None, "rank of each block's own part of adaln_single; null: none", "loss clock", ge=1
+        tags="dit",
     )
     norm: Literal["layer", "rms"] = key(
-        "layer", "norm of tokens: layer norm, or RMS norm (Zhang & Sennrich 2019)", "loss clock"
-    )
+        "layer", "norm of tokens: layer norm, or RMS norm (Zhang & Sennrich 2019)", "loss clock",
+        tags="dit",
+    )  # fmt: skip
     value_residual: bool = key(
-        False, "attend to the mean of own and first block's values (Zhou et al. 2024)", "loss clock"
-    )
+        False, "attend to the mean of own and first block's values (Zhou et al. 2024)",
+        "loss clock", tags="dit",
+    )  # fmt: skip
     registers: int = key(
-        0, "learned tokens beside the patches (Darcet et al. 2023)", "loss clock", ge=0
+        0, "learned tokens beside the patches (Darcet et al. 2023)", "loss clock", ge=0, tags="dit"
     )
     positions: Literal["rope", "sincos"] = key(
-        "rope", "rope: rotary, in attention; sincos: added to the patches", "loss clock"
+        "rope", "rope: rotary, in attention; sincos: added to the patches", "loss clock", tags="dit"
     )
-    qk_norm: bool = key(True, "RMS norm of queries and keys", "loss clock")
+    qk_norm: bool = key(True, "RMS norm of queries and keys", "loss clock", tags="dit")
     frequencies: Literal["dit", "diffusers"] = key(
-        "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss"
+        "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss", tags="dit"
     )
     mup_base_width: int | None = key(
-        None, "base width of muP (Yang et al. 2022), or null for none", "loss clock", ge=8
-    )
+        None, "base width of muP (Yang et al. 2022), or null for none", "loss clock", ge=8,
+        tags="dit",
+    )  # fmt: skip
     routing: Routing = Field(default_factory=Routing)
+    jit: Jit = Field(default_factory=Jit)
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(
         None,
@@ -109,10 +125,19 @@ class Model(KeyGroup):
 
     @model_validator(mode="after")
     def _heads_fit(self) -> "Model":
+        for name, field in type(self).model_fields.items():
+            extra = field.json_schema_extra
+            if self.family == "dit" or not isinstance(extra, dict) or extra["tags"] != "dit":
+                continue
+            if getattr(self, name) != field.default:
+                raise ValueError(f"model.{name} is for model.family dit: remove it")
         if self.family == "unet":
             return self
-        if self.adaln_rank is not None and self.conditioning != "adaln_single":
-            raise ValueError("model.adaln_rank is for model.conditioning adaln_single: remove it")
+        if self.family == "jit" and self.jit.class_tokens_from >= self.depth:
+            raise ValueError(
+                f"model.jit.class_tokens_from {self.jit.class_tokens_from} leaves no block of "
+                f"model.depth {self.depth}: lower it"
+            )
         if self.width % self.heads:
             raise ValueError(
                 f"model.width {self.width} is not a multiple of model.heads {self.heads}"
@@ -139,4 +164,4 @@ class Model(KeyGroup):
 
     def side_divisor(self) -> int:
         """Return the number of which the side of an image must be a multiple."""
-        return self.patch if self.family == "dit" else 2 ** (len(self.unet.mults) - 1)
+        return 2 ** (len(self.unet.mults) - 1) if self.family == "unet" else self.patch

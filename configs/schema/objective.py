@@ -10,8 +10,8 @@ from configs.schema.key import KeyGroup, key
 class ExtraTerms(KeyGroup):
     """Terms that training adds to the error, each with a weight; 0 is off (docs/recipes.md).
 
-    The contrastive and the dispersive term compare the images of a group: `group` consecutive
-    images of the stream, whatever the layout.
+    The contrastive term compares the images of a group: `group` consecutive images of the stream,
+    whatever the layout.
     """
 
     contrastive: float = key(
@@ -21,16 +21,7 @@ class ExtraTerms(KeyGroup):
         "loss",
         ge=0,
         lt=1,
-    )
-    dispersive: float = key(
-        0.0,
-        "weight of log mean exp(-mean squared difference) over the pairs of a group, of the tokens "
-        "after `block` (Wang & He 2025)",
-        "loss clock",
-        ge=0,
-    )
-    block: int | None = key(
-        None, "block, from 1, of the dispersive term; null: depth / 4, rounded up", "loss", ge=1
+        tags="term",
     )
     group: int = key(16, "images per group; must divide the micro batch", "loss", ge=2)
 
@@ -43,6 +34,7 @@ class Alignment(KeyGroup):
         "weight of the mean of -cos(projected token, feature); 0: off; 0.5 in the paper",
         "loss clock",
         ge=0,
+        tags="term",
     )
     block: int = key(8, "block, from 1, whose tokens a projection aligns", "loss", ge=1)
     until: int | None = key(
@@ -109,7 +101,7 @@ class Objective(KeyGroup):
     @property
     def group(self) -> int:
         """The images that the loss compares with each other: 1 without terms that do."""
-        return self.extra.group if self.extra.contrastive or self.extra.dispersive else 1
+        return self.extra.group if self.extra.contrastive else 1
 
     @model_validator(mode="after")
     def _sampler_fits(self) -> "Objective":
@@ -120,11 +112,6 @@ class Objective(KeyGroup):
             )
         if shares is not None and (len(shares) < 2 or min(shares) <= 0):
             raise ValueError("objective.bin_shares: expected two or more numbers above 0")
-        if shares is not None and self.extra.dispersive:
-            raise ValueError(
-                "objective.extra.dispersive has no weight per image, which objective.sampler "
-                "variance needs: set one of them to its default"
-            )
         return self
 
     @model_validator(mode="after")

@@ -18,8 +18,9 @@ class Pretrain(Run):
 
     kind: Literal["pretrain"] = key("pretrain", "kind of run")
     seed: int = key(
-        0, "seed of weights, order of images, noise and timesteps", "loss", ge=0, lt=2**63
-    )
+        0, "seed of weights, order of images, noise and timesteps", "loss", ge=0, lt=2**63,
+        tags="picture scale", short="s",
+    )  # fmt: skip
     model: Model = Field(default_factory=Model)
     data: Data = Field(default_factory=Data)
     objective: Objective = Field(default_factory=Objective)
@@ -63,13 +64,14 @@ class Pretrain(Run):
 
     def _size(self) -> str | None:
         divisor = self.model.side_divisor()
-        key = "model.patch" if self.model.family == "dit" else "2^(levels of model.unet.mults - 1)"
+        is_unet = self.model.family == "unet"
+        key = "2^(levels of model.unet.mults - 1)" if is_unet else "model.patch"
         if self.data.size % divisor:
             return f"data.size {self.data.size} is not a multiple of {key} {divisor}"
         return None
 
     def _unet(self) -> str | None:
-        if self.model.family == "dit":
+        if self.model.family != "unet":
             return None
         if self.layout.tensor > 1:
             return "layout.tensor splits transformer blocks; a U-Net has none: set it to 1"
@@ -88,8 +90,8 @@ class Pretrain(Run):
             return f"optimizer.kind {kind} cannot skip a step: set train.precision to bf16"
         if kind == "muon" and self.model.family == "unet":
             return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
-        if self.model.mup_base_width and (kind == "muon" or self.model.family == "unet"):
-            return "model.mup_base_width scales a DiT and the rates of AdamW: remove it"
+        if self.model.mup_base_width and kind == "muon":
+            return "model.mup_base_width scales the rates of AdamW: remove it"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
         return None
@@ -135,15 +137,10 @@ class Pretrain(Run):
         return None
 
     def _extra_terms(self) -> str | None:
-        objective, extra = self.objective, self.objective.extra
-        if objective.group > 1 and self.model.family != "dit":
-            return "the terms of objective.extra are for a DiT: set them to 0, or model.family dit"
-        if extra.dispersive and (extra.block or 1) > self.model.depth:
-            return f"objective.extra.block {extra.block} is beyond model.depth {self.model.depth}"
-        if self.gns.enabled and objective.group > 1:
+        if self.gns.enabled and self.objective.group > 1:
             return (
-                "gns.enabled takes images as independent, but objective.extra.contrastive and "
-                "dispersive compare them: set these to 0, or gns.enabled to false"
+                "gns.enabled takes images as independent, but objective.extra.contrastive "
+                "compares them: set it to 0, or gns.enabled to false"
             )
         return None
 
@@ -174,7 +171,7 @@ class Pretrain(Run):
             if self.gns.whole_every is not None:
                 return "gns.whole_every measures bin by bin: set gns.bins, such as 10"
             return None
-        if self.model.family != "dit" or self.model.conditioning != "adaln":
+        if self.model.family == "unet" or self.model.conditioning != "adaln":
             return "gns.bins reads the adaLN layers, but this model has none: set gns.bins to null"
         return None
 
@@ -183,11 +180,9 @@ class Pretrain(Run):
         if model.routing.kind == "none":
             return None
         if model.family != "dit":
-            return "model.routing is for transformer blocks; a U-Net has none: set its kind to none"
+            return "model.routing is for model.family dit: set its kind to none"
         if not model.routed_blocks():
             return "model.routing.before and after leave no block of model.depth: lower them"
-        if self.objective.extra.dispersive:
-            return "objective.extra.dispersive compares all patches: set model.routing.kind to none"
         if self.gns.whole_every is not None:
             return "gns.whole_every measures without model.routing: set it to null"
         return None

@@ -26,16 +26,21 @@ class PromptSamples(KeyGroup):
     )
     prompts: list[str | Prompt] = key(
         [], "prompts, with one image each: a text, or prompt with seed, width, height, guidance",
-        free=True,
+        free=True, tags="picture",
     )  # fmt: skip
     prompts_file: str | None = key(
-        None, "file with one prompt per line, instead of prompts", free=True, path="file"
+        None, "file with one prompt per line, instead of prompts", free=True, path="file",
+        tags="picture",
+    )  # fmt: skip
+    width: int = key(1024, "width of an image", free=True, unit="px", ge=TOKEN_PX, tags="picture")
+    height: int = key(1024, "height of an image", free=True, unit="px", ge=TOKEN_PX, tags="picture")
+    steps: int = key(
+        4, "sampler steps; 4 suffice for schnell, dev needs 20", free=True, ge=1, tags="picture"
     )
-    width: int = key(1024, "width of an image", free=True, unit="px", ge=TOKEN_PX)
-    height: int = key(1024, "height of an image", free=True, unit="px", ge=TOKEN_PX)
-    steps: int = key(4, "sampler steps; 4 suffice for schnell, dev needs 20", free=True, ge=1)
-    guidance: float = key(1.0, "distilled guidance; dev only", free=True, ge=0)
-    seed: int = key(42, "seed of the noise; prompt i uses seed + i", free=True, ge=0, lt=2**31)
+    guidance: float = key(1.0, "distilled guidance; dev only", free=True, ge=0, tags="picture")
+    seed: int = key(
+        42, "seed of the noise; prompt i uses seed + i", free=True, ge=0, lt=2**31, tags="picture"
+    )
 
     @model_validator(mode="after")
     def _something_is_drawn(self) -> "PromptSamples":

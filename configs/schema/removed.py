@@ -7,18 +7,24 @@ it is refused, so that nothing trains as something else; `analysis` reads such r
 from dataclasses import dataclass
 from typing import Any
 
+from configs.schema.key import Tag
+
 
 @dataclass(frozen=True, kw_only=True)
 class Removed:
-    """The value that switched a key off, and what replaces the key, or why it is gone."""
+    """The value that switched a key off, what replaces the key, and the `tag` that it had."""
 
     default: Any
     instead: str
+    tag: Tag | None = None
 
 
 # By dotted name.
 REMOVED_KEYS = {
-    "objective.extra.direction": Removed(default=0.0, instead="removed; remove the key"),
+    "objective.extra.direction": Removed(default=0.0, instead="removed; remove it", tag="term"),
+    "objective.extra.dispersive": Removed(default=0.0, instead="removed; remove it", tag="term"),
+    "objective.extra.block": Removed(default=None, instead="removed with dispersive; remove it"),
+    "model.adaln_rank": Removed(default=None, instead="removed; remove it"),
     "train.ema_snapshots": Removed(default=None, instead="removed; set train.ema_decay"),
     "sigma_rel": Removed(default=None, instead="removed; set weights to ema"),
     "guide": Removed(default=None, instead="removed; set guidance without a guide"),

@@ -16,7 +16,7 @@ class Run(KeyGroup):
     kind: str
     name: str | None = key(None, "first part of the name of the run's folder; null: the YAML's")
     question: str | None = key(None, "question that this run answers; stored with it")
-    seed: int = key(0, "seed of everything random", "loss", ge=0, lt=2**63)
+    seed: int = key(0, "seed of everything random", "loss", ge=0, lt=2**63, short="s")
     resources: Resources = Field(default_factory=Resources)
     log: Log = Field(default_factory=Log)
 

@@ -11,7 +11,7 @@ from configs.schema.key import KeyGroup, key
 class LearningRate(KeyGroup):
     """The learning rate warms up, stays constant, and decays over the last steps."""
 
-    lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0)
+    lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0, short="lr", label="lr")
     warmup_steps: int = key(0, "steps of linear warm-up from 0", "loss", unit="steps", ge=0)
     decay: float = key(
         0.0, "share of train.steps, at the end, over which lr decays", "loss", ge=0, le=1
@@ -60,26 +60,31 @@ class Optimizer(LearningRate):
 class Train(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
-    steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
+    steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1, tags="scale")
     branch_from: str | None = key(
         None,
         "checkpoint of another run, logs/RUN/checkpoints/step-N, whose whole state to begin from",
         "loss",
         path="folder",
     )
-    global_batch: int = key(256, "images per step over all ranks", "loss clock", ge=1)
+    global_batch: int = key(
+        256, "images per step over all ranks", "loss clock", ge=1, tags="scale", short="bs"
+    )
     micro_batch: int | Literal["auto"] | None = key(
         None,
         "images per data rank and backward pass; null: the whole share of a rank; auto: as many "
         "as fit",
         "clock",
         free=True,
+        tags="scale",
+        short="mb",
     )
     precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
         "bf16",
         "precision of the forward pass: bf16 and fp16 by autocast over fp32 parameters, fp16 with "
         "a scaled loss; fp32 without TF32, tf32 with it",
         "loss clock",
+        short="d",
     )
     reduce: Literal["fp32", "bf16"] = key(
         "fp32", "type of the sum of gradients over ranks; bf16: sharded layouts only", "loss clock"
@@ -88,7 +93,7 @@ class Train(KeyGroup):
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
     )
     compile: bool | Literal["auto"] = key(
-        "auto", "compile each block; auto: on GPUs if possible", "clock"
+        "auto", "compile each block; auto: on GPUs if possible", "clock", short="c"
     )
     check_gradients: Literal["first", "never"] = key(
         "first", "compare compiled, float8 and tensor-parallel gradients with eager ones", free=True
@@ -123,7 +128,7 @@ class ActivationCheckpointing(KeyGroup):
     """Recompute parts of the forward pass in the backward pass, to save memory."""
 
     mode: Literal["none", "selective", "full"] = key(
-        "none", "recompute no block, some (see every), or all", "clock"
+        "none", "recompute no block, some (see every), or all", "clock", short="ac"
     )
     every: int | None = key(
         2,
@@ -138,17 +143,21 @@ class Layout(KeyGroup):
     """The device mesh: replicate x shard x tensor is the world size."""
 
     replicate: int | None = key(
-        None, "replicas; null: world size / (shard x tensor)", "clock", free=True, ge=1
-    )
+        None, "replicas; null: world size / (shard x tensor)", "clock", free=True, ge=1,
+        tags="scale", short="p",
+    )  # fmt: skip
     shard: int = key(
-        1, "ranks that share the parameters of a replica (FSDP2)", "clock", free=True, ge=1
-    )
+        1, "ranks that share the parameters of a replica (FSDP2)", "clock", free=True, ge=1,
+        tags="scale", short="shard",
+    )  # fmt: skip
     reshard: bool = key(
-        True, "false: keep blocks gathered until the backward pass (ZeRO-2)", "clock", free=True
-    )
+        True, "false: keep blocks gathered until the backward pass (ZeRO-2)", "clock", free=True,
+        tags="scale",
+    )  # fmt: skip
     tensor: int = key(
-        1, "tensor-parallel ranks, which split matrix products", "clock", free=True, ge=1
-    )
+        1, "tensor-parallel ranks, which split matrix products", "clock", free=True, ge=1,
+        tags="scale",
+    )  # fmt: skip
 
 
 class Checkpoint(KeyGroup):
@@ -251,10 +260,10 @@ class Resources(KeyGroup):
     """The resources that the launcher and `env/interactive.sh` request from the cluster."""
 
     gpu: str | None = key(
-        None, "GPU type, as in configs/gpus.yaml; null: any", "resources", free=True
+        None, "GPU type, as in configs/gpus.yaml; null: any", "resources", free=True, short=""
     )
-    nodes: int = key(1, "number of nodes", "resources", free=True, ge=1)
-    gpus_per_node: int = key(1, "GPUs per node", "resources", free=True, ge=0)
+    nodes: int = key(1, "number of nodes", "resources", free=True, ge=1, short="n")
+    gpus_per_node: int = key(1, "GPUs per node", "resources", free=True, ge=0, short="g")
     ranks_per_node: int | None = key(
         None,
         "ranks per node without GPUs of Slurm; null: a GPU each, else 1",

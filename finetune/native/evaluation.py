@@ -1,6 +1,6 @@
 """Evaluation during fine-tuning: the loss at fixed times and noises, and a sample per prompt."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from train.engine.attempt import TrainingContext
 from train.engine.checkpoint_files import step_name
 from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
 from train.engine.ema import EMA
+from train.engine.part import Part
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ class FixedNoiseLoss:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoraEvaluator:
+class LoraEvaluator(Part):
     """Evaluates the averaged LoRA. Its methods are collective."""
 
     context: TrainingContext[Finetune]
@@ -118,12 +119,15 @@ class LoraEvaluator:
     prompts: list[Prompt]
     fixed_noise_losses: dict[str, FixedNoiseLoss]
     pipeline: ImagePipeline
+    clock: str = "sample"
 
-    def due_evaluations(self, step: int) -> list[Callable[[], None]]:
-        """Return the evaluation that is due after a step; one is due after the last step."""
-        config = self._config
-        is_due = self._is_due(step, config.validation.every, config.sample.every)
-        return [self.evaluate] if is_due else []
+    def is_due(self, step: int, *, last: bool) -> bool:
+        """Return whether the loss or the samples are due after a step, as after the last."""
+        return self._is_due(step, self._config.validation.every, self._config.sample.every)
+
+    def after(self, step: int) -> None:
+        """Evaluate."""
+        self.evaluate()
 
     def evaluate_if_interrupted(self) -> None:
         """Evaluate if the samples of this step are due but missing: an attempt was killed there.

@@ -10,7 +10,6 @@ from diffusers import FluxTransformer2DModel
 from configs.checks.batch import BatchLayout, divide
 from configs.checks.compute_node import check_compiler
 from configs.schema import Finetune
-from configs.schema.training import Profile
 from finetune.native.assistant import prepare_adapters
 from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer
 from finetune.native.cache import Cache, CacheInputs
@@ -30,7 +29,6 @@ from train.engine.ema import EMA
 from train.engine.environment import versions
 from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
-from train.engine.profiler import ProfileWindow
 
 PURPOSES = ("setup", "load", "cache", "train", "data", "save", "sample", "eval")
 
@@ -99,7 +97,11 @@ def _loop(
     optimizer = make_optimizer(weights, config.optimizer)
     ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
-        network=weights, ema=ema, optimizer=optimizer, scaler=LossScaler(fp16=False), clocks=clocks
+        network=weights,
+        parts=[ema],
+        optimizer=optimizer,
+        scaler=LossScaler(fp16=False),
+        clocks=clocks,
     )
     load_newest(attempt.run.checkpoints, state)
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
@@ -124,12 +126,8 @@ def _loop(
         batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank, device=ranks.device),
         evaluator=evaluator,
     )
-    # Fine-tuning steps are never profiled.
-    window = ProfileWindow(
-        Profile(), attempt.run.profile, rank=ranks.rank, device=ranks.device, clocks=clocks
-    )
     saver = LoraSaver(attempt, weights, ema, images=len(inputs.images))
-    return Loop(context=context, steps=steps, evaluator=evaluator, saver=saver, window=window)
+    return Loop(context=context, steps=steps, parts=[evaluator], saver=saver)
 
 
 def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[str, Any]:

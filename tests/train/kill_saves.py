@@ -32,7 +32,7 @@ def make_state() -> tuple[CheckpointState, torch.nn.Module]:
     clocks = Clocks(torch.device("cpu"))
     return CheckpointState(
         network=network,
-        ema=ema,
+        parts=[ema],
         optimizer=optimizer,
         scaler=LossScaler(fp16=False),
         clocks=clocks,

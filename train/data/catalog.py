@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from configs.errors import DataError
+from configs.schema import Pretrain
 from configs.schema.data import Data
 from train.data.cifar10 import open_cifar10
 from train.data.digits import Digits
@@ -10,7 +11,8 @@ from train.data.folder import ImageFolder, list_images
 from train.data.latents.checks import config_problems, quick_problems
 from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
-from train.data.source import DummyLatents, Source
+from train.data.source import DummyLatents, Source, training_split
+from train.diffusion.alignment import check_features
 
 
 def open_source(data: Data) -> Source:
@@ -25,6 +27,22 @@ def open_source(data: Data) -> Source:
             f"asks for {data.channels} x {data.size} x {data.size}: set data.channels and data.size"
         )
     return source
+
+
+def open_images(config: Pretrain) -> tuple[Source, Source]:
+    """Return the whole data set, and the images of it to train on.
+
+    Raise `DataError` if these are too few, or lack the features that the config aligns with.
+    """
+    source = open_source(config.data)
+    images = training_split(source, config.data)
+    if len(images) < config.train.global_batch:
+        raise DataError(
+            f"{len(images)} training images are fewer than train.global_batch "
+            f"{config.train.global_batch}"
+        )
+    check_features(source, config)
+    return source, images
 
 
 def _open(data: Data) -> Source:

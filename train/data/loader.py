@@ -18,6 +18,7 @@ from configs.checks.batch import BatchLayout
 from configs.errors import DataError
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
+from train.diffusion.alignment import is_aligned
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 from train.diffusion.timesteps import TimeSampler
@@ -76,7 +77,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
         times, labels, features, skipped = [], [], [], 0
-        aligned = self._is_aligned(position=keys[0][0])
+        aligned = is_aligned(config, position=keys[0][0])
         for number, (position, epoch, index) in enumerate(keys):
             random = example_randomness(
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
@@ -116,11 +117,6 @@ class MicrobatchDataset(Dataset[Microbatch]):
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
         return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
-
-    def _is_aligned(self, *, position: int) -> bool:
-        """Return whether the step that sees the image at `position` aligns a block."""
-        repa, batch = self._config.repa, self._config.train.global_batch
-        return repa.weight > 0 and (repa.until is None or position < repa.until * batch)
 
     def _read(self, index: int, augmentation: Augmentation) -> tuple[Image, int, int]:
         """Return image, label and the number of images skipped before it, if skipping is on."""

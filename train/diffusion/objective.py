@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from configs.schema import Pretrain
@@ -22,17 +21,15 @@ class DiffusionObjective:
     """Rectified flow or DDPM as a config asks for it, on one device."""
 
     def __init__(self, config: Pretrain, device: torch.device) -> None:
-        self._objective, self._sample, self._repa = config.objective, config.sample, config.repa
+        self._objective, self._sample = config.objective, config.sample
         self._null_label = config.data.classes
         self._clamp = config.data.source in _PIXEL_SOURCES
         self._shift = time_shift(config)
         self._alpha_bar = ddpm.alphas_cumprod(config.objective.schedule)
         self._alpha_bar_on_device = self._alpha_bar.to(device)
-        prediction, extra = config.objective.prediction, config.objective.extra
+        prediction = config.objective.prediction
         self._predicts_image = prediction == "x"
         self._ddpm_prediction: ddpm.Prediction = "v" if prediction == "v" else "eps"
-        self._block = extra.block or -(-config.model.depth // 4)
-        self._taps = (self._block,) if extra.dispersive else ()
 
     def losses(
         self, network: Denoiser, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
@@ -52,28 +49,27 @@ class DiffusionObjective:
         t: Tensor,
         label: Tensor,
         *,
-        features: Tensor | None = None,
-        projection: Callable[[Tensor], Tensor] | None = None,
+        aligned: int | None = None,
+        term: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Return the loss of each image that training minimises: `losses` with the extra terms.
 
-        With a term that compares images, `objective.extra.group` divides B. With `features`
-        `[B, T, D]`, they are aligned with the `projection` of a block's tokens (`repa`).
+        With a term that compares images, `objective.extra.group` divides B. `term` is added for
+        the tokens `[B, T, width]` after the block `aligned`, if it is given.
         """
-        extra, group = self._objective.extra, self._objective.group
+        contrastive = self._objective.extra.contrastive
         task = self._task(image, noise, t)
-        taps = set(self._taps) | ({self._repa.block} if features is not None else set())
-        output, tokens = _with_tokens(network, task, label, tuple(sorted(taps)))
+        if aligned is None:
+            output, tokens = network(task.x, task.t, label), None
+        else:
+            output, tokens = network(task.x, task.t, label, (aligned,))
         velocity = task.velocity(output)
         losses = self._error(velocity - task.target, task)
-        if extra.contrastive:
-            other = next_in_group(task.target, group)
-            losses = losses - extra.contrastive * self._error(velocity - other, task)
-        if extra.dispersive:
-            losses = losses + extra.dispersive * dispersion(tokens[self._block], group)
-        if features is not None and projection is not None:
-            projected = projection(tokens[self._repa.block])
-            losses = losses + self._repa.weight * alignment_error(projected, features)
+        if contrastive:
+            other = next_in_group(task.target, self._objective.group)
+            losses = losses - contrastive * self._error(velocity - other, task)
+        if term is not None and tokens is not None:
+            losses = losses + term(tokens)
         return losses
 
     def _task(self, image: Tensor, noise: Tensor, t: Tensor) -> "_Task":
@@ -142,16 +138,6 @@ class _Task:
         return flow.velocity_to(output, self.x, self.t) if self.predicts_image else output
 
 
-def _with_tokens(
-    network: Callable[..., Any], task: _Task, label: Tensor, taps: tuple[int, ...]
-) -> tuple[Tensor, dict[int, Tensor]]:
-    """Return the network's output, and the tokens after the blocks `taps` by their number."""
-    if not taps:
-        return network(task.x, task.t, label), {}
-    output, *tokens = network(task.x, task.t, label, taps)
-    return output, dict(zip(taps, tokens, strict=True))
-
-
 def guided(
     network: Denoiser,
     label: Tensor,
@@ -194,22 +180,3 @@ def next_in_group(x: Tensor, group: int) -> Tensor:
     other of the batch, from which contrastive flow matching (Stoica et al. 2025) draws.
     """
     return x.unflatten(0, (-1, group)).roll(-1, dims=1).flatten(0, 1)
-
-
-def alignment_error(tokens: Tensor, features: Tensor) -> Tensor:
-    """Return the mean -cos(token, feature) of REPA (Yu et al. 2024), `[B]`, for `[B, T, D]`."""
-    return -F.cosine_similarity(tokens.float(), features.float(), dim=-1).mean(dim=1)
-
-
-def dispersion(tokens: Tensor, group: int) -> Tensor:
-    """Return log mean exp(-d) over the pairs of each group, `[B]`, for tokens `[B, T, width]`.
-
-    d is the mean squared difference of two images' tokens; an image pairs with itself, too. All
-    images of a group have the same value. Source: Wang & He 2025, InfoNCE with L2 distance at
-    temperature 1, normalised as in their code.
-    """
-    z = tokens.float().flatten(1).unflatten(0, (-1, group))
-    # Not by a matrix product, whose rounding in bf16 or TF32 is larger than small distances.
-    distance = torch.cdist(z, z, compute_mode="donot_use_mm_for_euclid_dist")
-    similarity = (-distance.square() / z.shape[-1]).flatten(1).logsumexp(dim=1)
-    return (similarity - 2 * math.log(group)).repeat_interleave(group)

@@ -6,7 +6,7 @@ No random state is stored: every random number is a function of the seed and of 
 
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,15 @@ from train.engine.checkpoint_files import (
 )
 from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, from_rank_0
-from train.engine.ema import EMA
 from train.engine.failure import RunFailure
 from train.engine.metrics import IntervalSums, log
 from train.engine.numerics import LossScaler
+from train.engine.part import Part
 from train.engine.unpickler import CheckpointReader, load_tensors
 
 
 class CheckpointState(Stateful):
-    """Weights, EMA, AdamW moments, progress, loss scale, clocks and interval, all as tensors.
+    """Weights, moments, state of parts, progress, loss scale, clocks and interval, all as tensors.
 
     `interval` holds the sums of the steps that the next scheduled record will report.
     """
@@ -47,13 +47,12 @@ class CheckpointState(Stateful):
         self,
         *,
         network: nn.Module,
-        ema: EMA,
+        parts: Sequence[Part],
         optimizer: Optimizer,
         scaler: LossScaler,
         clocks: Clocks,
-        projection: nn.Module | None = None,
     ) -> None:
-        self._network, self._ema, self._projection = network, ema, projection
+        self._network, self._parts = network, parts
         self._optimizer, self._scaler, self._clocks = optimizer, scaler, clocks
         self.step = 0
         self.images = 0
@@ -63,12 +62,12 @@ class CheckpointState(Stateful):
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
         parameters, scaler = dict(self._network.named_parameters()), self._scaler
-        beside = dict(self._projection.named_parameters("projection")) if self._projection else {}
+        beside = {name: p for part in self._parts for name, p in part.parameters().items()}
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
-            "average": self._ema.weights,
             "optimizer": {n: self._moments(p) for n, p in (parameters | beside).items()},
             **{name: parameter.detach() for name, parameter in beside.items()},
+            **{name: value for part in self._parts for name, value in part.state().items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
             "loss_scale": _numbers({"value": scaler.scale.item(), "good": scaler.good.item()}),
             "clocks": _numbers(self._clocks.seconds),

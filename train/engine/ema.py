@@ -2,15 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from configs.schema import Pretrain
+from train.engine.part import Part
+from train.engine.profiler import region
 
 
-class EMA:
+class EMA(Part):
     """An average of every parameter, or of this rank's shard of it.
 
     With `decay=None` no average is kept: `weights` is empty and the model's own weights are used.
@@ -23,6 +26,15 @@ class EMA:
         self._live: list[Tensor] = list(named.values())
         kept = named if decay is not None else {}
         self.weights = {name: parameter.detach().clone() for name, parameter in kept.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return the averaged weights by name."""
+        return {"average": self.weights}
+
+    def after_update(self, step: int, result: Any) -> None:
+        """Update the average."""
+        with region("ema"):
+            self.update(step)
 
     @torch.no_grad()
     def update(self, step: int) -> None:

@@ -1,7 +1,7 @@
 """The training loop: steps until the last one or a stop request, and all that is due after each."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol
 
@@ -15,7 +15,8 @@ from train.engine.checkpoint import CheckpointSaver
 from train.engine.clocks import QueuePoint
 from train.engine.distributed import Agreement, sum_over_ranks
 from train.engine.metrics import IntervalSums, wall_time
-from train.engine.profiler import ProfileWindow, region
+from train.engine.part import Part
+from train.engine.profiler import region
 from train.engine.stop import StopRequest
 
 
@@ -37,12 +38,17 @@ class TrainStep(Protocol):
         ...
 
 
-class Evaluator(Protocol):
-    """The evaluations of one kind of training. Collective."""
+class ScheduledSave(Part):
+    """Saves every `every` steps: after a profile, before the evaluations."""
 
-    def due_evaluations(self, step: int) -> list[Callable[[], None]]:
-        """Return the evaluations due after a step, in order; each books its own time."""
-        ...
+    order, clock = 20, "save"
+
+    def __init__(self, every: int, save: Callable[[], None]) -> None:
+        self.every, self._save = every, save
+
+    def after(self, step: int) -> None:
+        """Save, or begin to."""
+        self._save()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +69,19 @@ class _PendingRecord:
 
 @dataclass(kw_only=True)
 class Loop(Generic[Training]):
-    """Trains, records, saves and evaluates; `steps` and `evaluator` know the kind of training."""
+    """Trains, records and saves; `steps` knows the kind of training, `parts` what else it does."""
 
     context: TrainingContext[Training]
     steps: TrainStep
-    evaluator: Evaluator
+    parts: Sequence[Part]
     saver: CheckpointSaver
-    window: ProfileWindow
 
     def __post_init__(self) -> None:
         self._saved_at = self.context.state.step
         self._norm: Tensor | None = None
         self._pending: _PendingRecord | None = None
+        save = ScheduledSave(self.context.attempt.config.checkpoint.every, self._save)
+        self.parts = sorted([*self.parts, save], key=lambda part: part.order)
 
     def train(self) -> StopRequest:
         """Train to the last step, a turn's end or a request; save unless superseded; return it.
@@ -86,6 +93,8 @@ class Loop(Generic[Training]):
         end = min(last, turn_end() or last)
         with contextlib.closing(context.watchdog):
             self.steps.begin()
+            for part in self.parts:
+                part.begin()
             context.clocks.lap("setup", drain=True)
             context.device_clock.reached(context.device_clock.point())
             agreement.vote(signals.request())
@@ -105,16 +114,18 @@ class Loop(Generic[Training]):
                 if context.state.step > self._saved_at:
                     self._record(drain=True, scheduled=False)
                     self._save()
-            self.window.close()
+                    context.clocks.lap("save", drain=True)
+            for part in self.parts:
+                part.close()
             self._finish_saving(request)
         return request
 
     def _step(self) -> None:
         context, step = self.context, self.context.state.step + 1
-        if self.window.opens_before(step):
-            # Profiled steps get a record of their own.
-            self._record(drain=True)
-            self.window.open()
+        for part in self.parts:
+            if part.interrupts(step):
+                self._record(drain=True)
+            part.before(step)
         context.watchdog.begin_step(step)
         self._norm = self.steps.take(step)
         context.state.step = step
@@ -123,29 +134,30 @@ class Loop(Generic[Training]):
         context.clocks.lap("train")
 
     def _after_step(self) -> None:
-        """Record, save and evaluate if that is due."""
+        """Record the steps if that is due, then let the parts act that are due."""
         context, config, step = self.context, self.context.attempt.config, self.context.state.step
         self._write_record()
-        saves = step % config.checkpoint.every == 0 or step == config.train.steps
-        evaluations = self.evaluator.due_evaluations(step)
+        last = step == config.train.steps
+        due = [part for part in self.parts if part.is_due(step, last=last)]
         context.watchdog.progress()
-        if saves or evaluations:
+        if due or step % config.log.every == 0:
+            self._record(drain=bool(due))
+        if due:
             context.watchdog.disarm()
-        closes = self.window.closes_after_step()
-        drain = closes or saves or bool(evaluations)
-        if drain or step % config.log.every == 0:
-            self._record(drain=drain)
-        if closes:
-            self.window.close()
-        if saves:
-            self._save()
-        for evaluate in evaluations:
-            evaluate()
-        if saves or evaluations:
+            for part in due:
+                self._let_act(part, step)
             # Rank 0 writes files alone; watched, the others would take that for a hang.
             dist.barrier()
-            context.clocks.lap("eval" if evaluations else "save")
+            context.clocks.lap(due[-1].clock)
         self._record_saved()
+
+    def _let_act(self, part: Part, step: int) -> None:
+        """Let a part act, book its time, and record the fields that it returns."""
+        fields = part.after(step)
+        self.context.clocks.lap(part.clock, drain=True)
+        if fields is not None:
+            self.context.metrics.evaluation(self.context.at | fields)
+            self.context.metrics.event("evaluated", step=step)
 
     def _record(self, *, drain: bool, scheduled: bool = True) -> None:
         """Record the steps since the last scheduled record, if there are any.
@@ -167,6 +179,8 @@ class Loop(Generic[Training]):
         context.clocks.lap("train", drain=drain)
         fields: dict[str, Any] = context.at | context.finite.host_bound()
         fields |= self.steps.fields(self._norm)
+        for part in self.parts:
+            fields |= part.fields()
         if on_gpu:
             fields["gpu_gb"] = torch.cuda.max_memory_allocated(context.attempt.ranks.device) / 1e9
         values = [losses.loss, *(value for value in fields.values() if isinstance(value, Tensor))]
@@ -212,7 +226,6 @@ class Loop(Generic[Training]):
         with region("save"):
             self.saver.save(self.context.state)
         self._saved_at = self.context.state.step
-        self.context.clocks.lap("save", drain=True)
         self._record_saved()
 
     def _record_saved(self) -> None:

@@ -158,8 +158,12 @@ def console_line(fields: dict[str, Any], *, steps: int) -> str:
 
 
 def _details(fields: dict[str, Any]) -> str:
-    """Format all fields but the clocks, which the lines of the steps show."""
-    shown = {name: value for name, value in fields.items() if not name.endswith("_s")}
+    """Format all scalars but the clocks, which the lines of the steps show."""
+    shown = {
+        name: value
+        for name, value in fields.items()
+        if not name.endswith("_s") and not isinstance(value, dict | list)
+    }
     return "  ".join(f"{name} {_short(value)}" for name, value in shown.items())
 
 

@@ -14,7 +14,7 @@ from configs.checks.batch import BatchLayout
 from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.load import expect, merge, resolve, to_tree
-from configs.schema import Pretrain, Sampling
+from configs.schema import Pretrain, Sampling, keys, tagged
 from runs.folder import RunFolder, open_run
 from train.data.latents.vae import open_decoder
 from train.diffusion.objective import DiffusionObjective
@@ -28,20 +28,6 @@ from train.model.build import Network, build_network
 from train.model.parallelize import autocast, can_compile
 
 _BATCH = 64
-
-# Keys of a sampling run that override a key of the run it draws from.
-_OVERRIDES = {
-    "sampler": "sample.sampler",
-    "steps": "sample.steps",
-    "guidance": "sample.guidance",
-    "guidance_low": "sample.guidance_low",
-    "guidance_high": "sample.guidance_high",
-    "precision": "train.precision",
-}
-
-
-# Keys of a sampling run that identify its images.
-_IDENTITY = ("run", "weights", "num", "batch", "labels", "seed")
 
 
 def sample(
@@ -131,7 +117,7 @@ class RunSampler:
 
     def metadata(self) -> Metadata:
         """Return all that determines the images, except the step of the checkpoint."""
-        identity = {name: getattr(self._sampling, name) for name in _IDENTITY}
+        identity = {name: getattr(self._sampling, name) for name in tagged("sample", "picture")}
         return identity | sampler_facts(self._config)
 
     def load(self, earlier: Metadata | None) -> Metadata:
@@ -170,7 +156,11 @@ class RunSampler:
 def _sampled_config(run: RunFolder, sampling: Sampling) -> Pretrain:
     """Return the config of the run to draw from, with the overrides of the sampling run."""
     config = expect(run.config(), Pretrain, source=run.path)
-    values = {key: getattr(sampling, name) for name, key in _OVERRIDES.items()}
+    values = {
+        info.replaces: getattr(sampling, info.name)
+        for info in keys("sample").values()
+        if info.replaces is not None
+    }
     changes = {key: value for key, value in values.items() if value is not None}
     tree = merge(to_tree(config), changes)
     return expect(resolve(tree, source=str(run.path)), Pretrain, source=run.path)

@@ -84,7 +84,7 @@ def operations_kept(config: Pretrain, *, tensor: int = 1) -> SavedBytes:
     d, hidden = model.width, mlp_hidden(config) * (1 + (model.mlp == "swiglu"))
     split = (e * (4 * d + hidden) + 4 * model.heads) / tensor
     token = residual_size(config) * d + split + 2 * e * d
-    product = model.conditioning == "adaln" or model.adaln_rank is not None
+    product = model.conditioning == "adaln"
     return SavedBytes(image=mean_tokens(config) * token + 6 * e * d * product / tensor)
 
 
@@ -96,10 +96,9 @@ def edges_kept(config: Pretrain) -> SavedBytes:
     adaln = is_modulated(config)
     time = e * (TIME_CHANNELS + 3 * d) + 4 * d + 8 + 4 * d * adaln
     # The image, its noise and the error in float32, and the patches that the first layer reads.
-    dispersed = 4 * patches * d if config.objective.extra.dispersive else 0  # tokens in float32
     fused = 2 * e * d * tokens(config) * (model.routing.kind == "sprint")
     plain = patches * _last_norm(config) + time + 3 * pixels + pixels * e // 4
-    return SavedBytes(image=plain + fused + dispersed)
+    return SavedBytes(image=plain + fused)
 
 
 def _last_norm(config: Pretrain) -> int:

@@ -51,10 +51,9 @@ def block_count(config: Pretrain, *, tensor: int = 1) -> ParameterCount:
     rows = sum((inner + 1) * outer for inner, outer in split) // tensor
     columns = (d * d + hidden * d) // tensor
     norms = 2 * head_dim * model.qk_norm + 2 * _norm(model)
-    low_rank = 7 * d * (model.adaln_rank or 0)
     table = 6 * d * (model.conditioning == "adaln_single")
-    cast = sum(inner * outer for inner, outer in split) // tensor + columns + low_rank
-    return ParameterCount(all=rows + columns + 2 * d + norms + low_rank + table, cast=cast)
+    cast = sum(inner * outer for inner, outer in split) // tensor + columns
+    return ParameterCount(all=rows + columns + 2 * d + norms + table, cast=cast)
 
 
 def _norm(model: Model) -> int:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from train.diffusion.timesteps import Bins, bin_indices
 
+SUMS = ("products", "pairs", "squares", "counts")
+
 
 class AdalnGram:
     """Sums of the Gram matrices of a network's adaLN layers, by bins of t, in float64.
@@ -55,7 +57,7 @@ class AdalnGram:
         return taken
 
     def over_all_bins(self, sums: Tensor) -> Tensor:
-        """Return products, pairs, squares and counts `[4]` as if all images were in one bin."""
+        """Return the sums `[4]`, by `SUMS`, as if all images were in one bin."""
         products, pairs = sums[-2:]
         squares, counts = sums[2 * self._count : -2].view(2, -1).sum(1)
         return torch.stack([products, pairs, squares, counts])

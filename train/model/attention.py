@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from configs.schema.model import Model
+from train.model.roles import Role, hidden, with_role
 
 # On a CPU, up to this many tokens, the matrix of scores costs less than the kernel that avoids it.
 _MATERIALIZE_TOKENS = 1024
@@ -20,10 +21,13 @@ class Attention(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.head_dim = model.width // model.heads
-        self.qkv = nn.Linear(model.width, 3 * model.width)
-        self.out = nn.Linear(model.width, model.width)
+        self.qkv = hidden(nn.Linear(model.width, 3 * model.width), "outputs", heads=model.heads)
+        self.out = hidden(nn.Linear(model.width, model.width), "inputs")
         self.q_norm = RMSNorm(self.head_dim) if model.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(self.head_dim) if model.qk_norm else nn.Identity()
+        if model.qk_norm:
+            with_role(self.q_norm, Role(kind="hidden", split="heads"))
+            with_role(self.k_norm, Role(kind="hidden", split="heads"))
         # muP's scores are 8 q k / head_dim, the usual ones of heads of 64 channels.
         self.score_scale = 8 / self.head_dim**0.5 if model.mup_base_width else 1.0
 

@@ -10,6 +10,7 @@ from configs.schema import Pretrain
 from configs.schema.model import Model
 from train.model.attention import Attention, RMSNorm
 from train.model.flops import mlp_hidden
+from train.model.roles import hidden, modulation
 
 
 class AdaLNBlock(nn.Module):
@@ -19,7 +20,8 @@ class AdaLNBlock(nn.Module):
         super().__init__()
         model = config.model
         if model.conditioning == "adaln":
-            self.modulation: nn.Linear | TableModulation = nn.Linear(model.width, 6 * model.width)
+            linear = modulation(nn.Linear(model.width, 6 * model.width))
+            self.modulation: nn.Linear | TableModulation = linear
         else:
             self.modulation = TableModulation(model)
         self.attention = Attention(model)
@@ -44,33 +46,16 @@ class AdaLNBlock(nn.Module):
 
 
 class TableModulation(nn.Module):
-    """adaLN-single: the modulation of all blocks plus a table of this block (Chen et al. 2023).
-
-    With `model.adaln_rank` this block also has a product of that rank of its own.
-    """
+    """adaLN-single: the modulation of all blocks plus a table of this block (Chen et al. 2023)."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
-        width, rank = model.width, model.adaln_rank
-        self.table = nn.Parameter(torch.empty(6 * width))
+        self.table = nn.Parameter(torch.empty(6 * model.width))
         nn.init.zeros_(self.table)
-        if rank is not None:
-            self.down = nn.Parameter(torch.empty(rank, width))
-            self.up = nn.Parameter(torch.empty(6 * width, rank))
-            nn.init.xavier_uniform_(self.down)
-            nn.init.zeros_(self.up)
-        self.rank = rank
 
-    def forward(self, condition: Tensor) -> Tensor:
-        """Return `[B, 6 d]` for the modulation of all blocks `[B, 6 d]`.
-
-        With a rank, `condition` is `[B, 7 d]`: the condition after its SiLU is appended to it.
-        """
-        shared, own = condition[:, : len(self.table)], condition[:, len(self.table) :]
-        modulation = shared + self.table.to(shared.dtype)
-        if self.rank is not None:
-            modulation = modulation + F.linear(F.linear(own, self.down), self.up)
-        return modulation
+    def forward(self, shared: Tensor) -> Tensor:
+        """Return `[B, 6 d]` for the modulation of all blocks `[B, 6 d]`."""
+        return shared + self.table.to(shared.dtype)
 
 
 class InContextBlock(nn.Module):
@@ -98,10 +83,10 @@ class InContextBlock(nn.Module):
 class GeluMLP(nn.Module):
     """Two linear layers with a tanh GELU between them."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, size: int) -> None:
         super().__init__()
-        self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width)
+        self.up = hidden(nn.Linear(width, size), "outputs")
+        self.down = hidden(nn.Linear(size, width), "inputs")
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., d]` for `x` `[..., d]`."""
@@ -111,11 +96,11 @@ class GeluMLP(nn.Module):
 class SwiGLU(nn.Module):
     """Three linear layers, one of which gates another through a SiLU (Shazeer 2020)."""
 
-    def __init__(self, width: int, hidden: int) -> None:
+    def __init__(self, width: int, size: int) -> None:
         super().__init__()
-        self.gate = nn.Linear(width, hidden)
-        self.up = nn.Linear(width, hidden)
-        self.down = nn.Linear(hidden, width)
+        self.gate = hidden(nn.Linear(width, size), "outputs")
+        self.up = hidden(nn.Linear(width, size), "outputs")
+        self.down = hidden(nn.Linear(size, width), "inputs")
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., d]` for `x` `[..., d]`."""

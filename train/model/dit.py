@@ -11,6 +11,8 @@ from configs.schema import Pretrain
 from train.model.attention import rope_table, sincos_table
 from train.model.blocks import AdaLNBlock, InContextBlock, make_norm, modulate
 from train.model.flops import TIME_CHANNELS, prefix_tokens
+from train.model.published import State, from_published
+from train.model.roles import edge
 from train.model.routing import Router, take
 
 Taps = tuple[int, ...]
@@ -30,11 +32,12 @@ class DiT(nn.Module):
         self.in_context = model.conditioning == "in_context"
         self.prefix = prefix_tokens(model)
         self._model, self._side = model, data.size // model.patch
-        self.patches_in = nn.Linear(patch_values, width)
+        edge(self)  # its own parameters, the registers
+        self.patches_in = edge(nn.Linear(patch_values, width))
         self.time = nn.Sequential(
-            nn.Linear(TIME_CHANNELS, width), nn.SiLU(), nn.Linear(width, width)
+            edge(nn.Linear(TIME_CHANNELS, width)), nn.SiLU(), nn.Linear(width, width)
         )
-        self.label = nn.Embedding(data.classes + 1, width)
+        self.label = edge(nn.Embedding(data.classes + 1, width))
         block = InContextBlock if self.in_context else AdaLNBlock
         self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
         if model.routing.kind != "none":
@@ -48,7 +51,7 @@ class DiT(nn.Module):
             self.table_out = nn.Parameter(torch.empty(2 * width))
         else:
             self.modulation_out = nn.Linear(width, 2 * width)
-        self.patches_out = nn.Linear(width, patch_values)
+        self.patches_out = edge(nn.Linear(width, patch_values))
         self.init_buffers()
         self._init_weights()
 
@@ -93,6 +96,10 @@ class DiT(nn.Module):
         self.register_buffer("rope", rope, persistent=False)
         self.register_buffer("pos_embed", pos_embed, persistent=False)
 
+    def from_published(self, state: State) -> State | None:
+        """Return weights of the official DiT, fast-DiT or diffusers by our names, else None."""
+        return from_published(state, heads=self._model.heads)
+
     def _through_blocks(
         self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None, taps: Taps
     ) -> tuple[Tensor, list[Tensor]]:
@@ -129,10 +136,7 @@ class DiT(nn.Module):
         """Return the `condition` of the blocks for the embedding `[B, d]` after its SiLU."""
         if self._model.conditioning != "adaln_single":
             return condition
-        shared: Tensor = self.modulation(condition)
-        if self._model.adaln_rank is None:
-            return shared
-        return torch.cat([shared, condition.to(shared.dtype)], dim=1)
+        return cast(Tensor, self.modulation(condition))
 
     def _last_norm(self, tokens: Tensor, embedding: Tensor, condition: Tensor) -> Tensor:
         """Return the tokens `[B, T, d]` normalised; `condition` is the embedding after its SiLU."""
@@ -153,7 +157,7 @@ class DiT(nn.Module):
         return F.pixel_shuffle(tokens.transpose(1, 2).unflatten(2, grid), self.patch)
 
     def _init_weights(self) -> None:
-        self.apply(_init_linear)
+        self.apply(init_linear)
         # A condition of unit scale at any width. With the std of 0.02 that suits DiT-XL, the gates
         # of a narrow network open slowly, and it needs a learning rate that amplifies rounding.
         nn.init.normal_(self.label.weight, std=0.5)
@@ -190,7 +194,9 @@ def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 
 
-def _init_linear(module: nn.Module) -> None:
+def init_linear(module: nn.Module) -> None:
+    """Initialise a linear layer as DiT does; leave any other module."""
     if isinstance(module, nn.Linear):
         nn.init.xavier_uniform_(module.weight)
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -72,10 +72,7 @@ def extra_macs(config: Pretrain) -> dict[str, int]:
 
     They are in the predicted time, not in the MFU, which counts the network alone.
     """
-    macs, extra = {}, config.objective.extra
-    if extra.dispersive:
-        # The differences of an image's tokens to those of its group.
-        macs["dispersive"] = extra.group * patches(config) * config.model.width
+    macs: dict[str, int] = {}
     if config.repa.weight:
         aligned = min(config.repa.until or config.train.steps, config.train.steps)
         share = aligned / config.train.steps
@@ -98,9 +95,7 @@ def training_macs(config: Pretrain) -> dict[str, int]:
 
 def _modulation_macs(model: Model) -> int:
     """Return the forward MACs of the modulation in one block."""
-    if model.conditioning == "adaln":
-        return 6 * model.width**2
-    return 7 * model.width * (model.adaln_rank or 0)
+    return 6 * model.width**2 if model.conditioning == "adaln" else 0
 
 
 def recomputed_macs(config: Pretrain) -> int:

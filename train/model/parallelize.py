@@ -38,11 +38,10 @@ from configs.checks.compute_node import check_compiler
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.schema.training import ActivationCheckpointing
-from runs.folder import RunFolder
-from train.engine.distributed import Ranks, from_every_rank, from_rank_0, make_mesh
+from train.engine.distributed import Ranks, make_mesh
 from train.engine.metrics import log
-from train.model.blocks import AdaLNBlock, InContextBlock
 from train.model.build import Network
+from train.model.roles import Role, role_of, with_role
 
 DTYPES = {
     "fp32": torch.float32,
@@ -70,6 +69,15 @@ _SAVED_OPS = {
     torch.ops._c10d_functional.all_reduce.default,  # tensor parallelism
     torch.ops._c10d_functional.all_gather_into_tensor.default,
     torch.ops._c10d_functional.wait_tensor.default,
+}
+
+
+_STYLES: dict[str, Callable[[], ParallelStyle]] = {
+    "outputs": ColwiseParallel,
+    "inputs": RowwiseParallel,
+    "gathered": lambda: ColwiseParallel(output_layouts=Replicate()),
+    # Queries and keys [B, T, heads, head_dim] are split over the heads.
+    "heads": lambda: SequenceParallel(sequence_dim=2, use_local_output=True),
 }
 
 
@@ -183,25 +191,20 @@ def _policy(
 def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
     """Split the matrix products of a block over the ranks of `mesh` (Shoeybi et al. 2019).
 
-    Each rank has whole heads and a part of the hidden layer. The modulation, which holds a third
-    of a DiT's parameters, is split by rows and its output gathered.
+    Each layer says how. Each rank has whole heads and a part of the hidden layer. The modulation,
+    which holds a third of a DiT's parameters, is split by rows and its output gathered.
     """
-    assert isinstance(block, (AdaLNBlock, InContextBlock))
-    plan: dict[str, ParallelStyle] = {
-        "attention.qkv": ColwiseParallel(),
-        "attention.out": RowwiseParallel(),
-        "mlp.up": ColwiseParallel(),
-        "mlp.down": RowwiseParallel(),
+    splits = {
+        name: split for name, layer in block.named_modules() if (split := role_of(layer).split)
     }
-    if hasattr(block.mlp, "gate"):
-        plan["mlp.gate"] = ColwiseParallel()
-    if isinstance(block, AdaLNBlock) and isinstance(block.modulation, nn.Linear):
-        plan["modulation"] = ColwiseParallel(output_layouts=Replicate())
-    if list(block.attention.q_norm.parameters()):
-        # Queries and keys [B, T, heads, head_dim] are split over the heads.
-        for name in ("attention.q_norm", "attention.k_norm"):
-            plan[name] = SequenceParallel(sequence_dim=2, use_local_output=True)
-    parallelize_module(block, mesh, plan)
+    for name, layer in block.named_modules():
+        is_split = splits.get(name) == "outputs" and isinstance(layer, nn.Linear)
+        if is_split and layer.out_features % mesh.size():
+            raise ConfigError(
+                f"layout.tensor {mesh.size()} does not divide the {layer.out_features} outputs of "
+                f"{name}; change model.width or model.mlp_ratio"
+            )
+    parallelize_module(block, mesh, {name: _STYLES[split]() for name, split in splits.items()})
 
 
 def _apply_fsdp(
@@ -253,26 +256,23 @@ def convert_to_float8(blocks: list[nn.Module], *, emulate: bool = False) -> None
             f"train.float8 needs torchao ({error}); env/create.sh installs it, or set it to false"
         ) from None
     for block in blocks:
+        roles = {name: role_of(layer) for name, layer in block.named_modules()}
+
+        def takes(layer: nn.Module, name: str) -> bool:
+            return _takes_float8(layer, roles[name])  # noqa: B023
+
         config: Any = Float8LinearConfig(emulate=emulate)
-        convert_to_float8_training(block, config=config, module_filter_fn=_takes_float8)
+        convert_to_float8_training(block, config=config, module_filter_fn=takes)
+        for name, role in roles.items():
+            with_role(block.get_submodule(name), role)  # the converted layers are others
 
 
-def _takes_float8(module: nn.Module, name: str) -> bool:
+def _takes_float8(layer: nn.Module, role: Role) -> bool:
     """Return whether a layer has many products, of sizes that float8 kernels accept and speed up.
 
     The least size is assumed; torchao measured no gain on an H100 for 1024 outputs or fewer.
     """
-    if not isinstance(module, nn.Linear) or "modulation" in name:
+    if not isinstance(layer, nn.Linear) or role.kind != "hidden":
         return False
-    sizes = module.in_features, module.out_features
+    sizes = layer.in_features, layer.out_features
     return all(size % 16 == 0 for size in sizes) and max(sizes) >= _FLOAT8_LEAST_SIZE
-
-
-def with_compile_resolved(run: RunFolder, config: Pretrain, ranks: Ranks) -> Pretrain:
-    """Return the config with `auto` resolved; a resumed run keeps what it had. Collective."""
-    if config.train.compile != "auto":
-        return config
-    known = from_rank_0([e["compile"] for e in run.entries() if "compile" in e])
-    compiles = known[0] if known else all(from_every_rank(can_compile(ranks.device)))
-    train = config.train.model_copy(update={"compile": compiles})
-    return config.model_copy(update={"train": train})

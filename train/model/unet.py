@@ -6,7 +6,6 @@ from typing import Any, cast
 import torch
 from diffusers import UNet2DModel
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from configs.schema import Pretrain
 
@@ -42,6 +41,9 @@ class UNet(nn.Module):
     def init_buffers(self) -> None:
         """Do nothing: a U-Net has no such buffers."""
 
+    def from_published(self, state: dict[str, Tensor]) -> None:
+        """Return None: no published weights are converted."""
+
     def forward(self, x: Tensor, t: Tensor, label: Tensor) -> Tensor:
         """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
 
@@ -50,17 +52,3 @@ class UNet(nn.Module):
         """
         x = x.contiguous(memory_format=torch.channels_last)
         return cast(Tensor, self.unet(x, 1000 * t, class_labels=label, return_dict=False)[0])
-
-
-def unet_macs(config: Pretrain) -> dict[str, int]:
-    """Return the forward multiply-accumulates per image, counted on the meta device."""
-    with torch.device("meta"):
-        network = UNet(config)
-        data = config.data
-        image = torch.empty(1, data.channels, data.size, data.size)
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            network(image, torch.empty(1), torch.zeros(1, dtype=torch.long))
-    counts = counter.get_flop_counts()["Global"]
-    convolutions = sum(flops for op, flops in counts.items() if "convolution" in str(op))
-    rest = sum(counts.values()) - convolutions
-    return {"convolutions": convolutions // 2, "rest": rest // 2}

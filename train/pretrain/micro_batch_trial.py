@@ -25,8 +25,8 @@ from configs.schema import Pretrain
 from runs.folder import RunFolder
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.engine.failure import reason_of
-from train.model.parallelize import gradient_sync, with_compile_resolved
-from train.pretrain.train_state import make_train_state, zero_batch
+from train.model.parallelize import gradient_sync
+from train.pretrain.train_state import make_train_state, with_compile_resolved, zero_batch
 
 # The share of memory that a micro batch must leave free.
 MARGIN = 0.05

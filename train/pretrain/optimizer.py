@@ -1,6 +1,6 @@
 """The optimizer of a run and the parameters that it treats alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -10,9 +10,8 @@ from torch.distributed.tensor import DTensor
 
 from configs.schema import Pretrain
 from train.engine.gradients import local_part
+from train.model.roles import roles_of
 
-# Of muP (Yang et al. 2022, table 8): the other matrices read inputs that grow with the width.
-_EDGES = ("patches_", "time.0.", "label.", "registers")
 # The coefficients of the iteration: they bring small singular values fast to between 0.7 and 1.2.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 # The root mean square of AdamW's updates (Liu et al.); that of orthogonal ones is 1 / sqrt(n).
@@ -20,9 +19,9 @@ _RMS = 0.2
 
 
 def make_optimizer(
-    model: nn.Module, config: Pretrain, *, projection: nn.Module | None = None
+    model: nn.Module, config: Pretrain, *, beside: Sequence[nn.Parameter] = ()
 ) -> torch.optim.Optimizer:
-    """Return the optimizer of `optimizer.kind`, which also moves REPA's `projection`."""
+    """Return the optimizer of `optimizer.kind`; it also moves the parameters `beside` the model."""
     optimizer = config.optimizer
     adamw: dict[str, Any] = {
         "lr": optimizer.lr,
@@ -30,8 +29,8 @@ def make_optimizer(
         "eps": optimizer.eps,
     }
     groups = parameter_groups(model, config)
-    if projection is not None:
-        groups.append({"params": list(projection.parameters()), "weight_decay": 0.0})
+    if beside:
+        groups.append({"params": list(beside), "weight_decay": 0.0})
     if optimizer.kind == "muon":
         dtype = torch.float32 if config.train.precision in ("fp32", "tf32") else torch.bfloat16
         return Muon(groups, dtype=dtype, fused=True, **adamw)
@@ -45,17 +44,19 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
     per image, so that its gradient has no more directions than the batch has images.
     """
     optimizer, is_muon = config.optimizer, config.optimizer.kind == "muon"
-    matrices, vectors, hidden, qkv = list[Tensor](), list[Tensor](), list[Tensor](), list[Tensor]()
-    wide, ratio = list[Tensor](), config.model.width_ratio()
+    matrices, vectors, wide = list[Tensor](), list[Tensor](), list[Tensor]()
+    moved = dict[int | None, list[Tensor]]({None: []})
+    roles, ratio = roles_of(model), config.model.width_ratio()
     for name, parameter in model.named_parameters():
+        role = roles[name]
         if parameter.ndim < 2:
             vectors.append(parameter)
-        elif ratio != 1 and not (name.startswith(_EDGES) or name.endswith("modulation.up")):
+        elif ratio != 1 and role.kind != "edge":
             wide.append(parameter)
-        elif not is_muon or not name.startswith("blocks.") or "modulation" in name:
-            matrices.append(parameter)
+        elif is_muon and role.kind == "hidden":
+            moved.setdefault(role.heads, []).append(parameter)
         else:
-            (qkv if name.endswith("qkv.weight") else hidden).append(parameter)
+            matrices.append(parameter)
     decayed: dict[str, Any] = {"weight_decay": optimizer.weight_decay}
     groups = [{"params": matrices, **decayed}, {"params": vectors, "weight_decay": 0.0}]
     if wide:  # the product of rate and weight decay does not depend on the width
@@ -63,8 +64,7 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
         groups.append({"params": wide, "rate": 1 / ratio, "weight_decay": decay})
     if is_muon:
         decayed |= {"momentum": optimizer.momentum}
-        groups.append({"params": hidden, "heads": None, **decayed})
-        groups.append({"params": qkv, "heads": config.model.heads, **decayed})
+        groups += [{"params": some, "heads": heads, **decayed} for heads, some in moved.items()]
     return groups
 
 

@@ -1,5 +1,6 @@
 """One training step: forward and backward of each microbatch, then the optimizer step."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,20 +10,20 @@ from torch import Tensor
 from configs.schema import Pretrain
 from train.data.loader import LoaderIterator, Microbatch
 from train.engine.attempt import TrainingContext
+from train.engine.part import Part
 from train.engine.profiler import region
-from train.gradient_noise.online import OnlineNoise
 from train.model.parallelize import gradient_sync
 from train.pretrain.train_state import TrainState
 
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainStep:
-    """Trains `train_state` on `batches`; `noise` measures their gradients if it is given."""
+    """Trains `train_state` on `batches`; `parts` observe their gradients."""
 
     context: TrainingContext[Pretrain]
     train_state: TrainState
     batches: LoaderIterator[Microbatch]
-    noise: OnlineNoise | None
+    parts: Sequence[Part]
 
     def begin(self) -> None:
         """Run forward and backward passes and discard their gradients.
@@ -33,8 +34,6 @@ class PretrainStep:
         not counted in `train_s`.
         """
         self.train_state.rehearse(self.context.layout.micro_batch, device=self._device)
-        if self.noise:
-            self.noise.discard()
 
     def take(self, step: int) -> Tensor:
         """Take one optimizer step over the global batch; return the gradient norm."""
@@ -43,26 +42,24 @@ class PretrainStep:
             last = number == accumulation - 1
             with gradient_sync(self.train_state.model, last=last):
                 loss = self._backward(last=last)
-        if self.noise:
-            self.noise.hook.restore_gradients()
+        for part in self.parts:
+            part.after_backward()
         context.finite.check_during_next_step()
         gradient = self.train_state.update(step)
         value = self.train_state.scaler.excused(gradient.norm + loss, gradient.norm)
         context.finite.put(step, value)
-        if self.noise:
-            self.noise.finish_step(
-                gradient.squared_norm, scale=gradient.scale, counted=gradient.norm.isfinite()
-            )
+        for part in self.parts:
+            part.after_update(step, gradient)
         return gradient.norm
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
-        """Return the rate and norm of the last step, and the noise since the last record."""
+        """Return the rate and norm of the last step."""
         train_state = self.train_state
         rate = train_state.learning_rate(self.context.state.step)
         fields: dict[str, Any] = {"lr": rate, "grad_norm": norm}
         if train_state.config.train.precision == "fp16":
             fields["loss_scale"] = train_state.scaler.scale
-        return fields | (self.noise.fields() if self.noise else {})
+        return fields
 
     def _backward(self, *, last: bool) -> Tensor:
         """Run forward and backward of the next microbatch; return the sum of its losses."""
@@ -74,8 +71,8 @@ class PretrainStep:
         context.watchdog.progress()
         with region("copy"):
             batch = batch.to(self._device)
-        if self.noise:
-            self.noise.before_forward()
+        for part in self.parts:
+            part.before_microbatch()
         with region("forward"):
             losses = train_state.losses(batch)
         context.watchdog.progress()
@@ -86,8 +83,8 @@ class PretrainStep:
         factor = train_state.scaler.scaled(context.layout.data_ranks / global_batch)
         with region("backward"):
             (losses.sum() * factor).backward()
-        if self.noise:
-            self.noise.after_backward(batch, factor=factor)
+        for part in self.parts:
+            part.after_microbatch(batch, factor)
         loss = losses.detach().sum(dtype=torch.float64)
         context.losses.add(loss, skipped=batch.skipped)
         return loss

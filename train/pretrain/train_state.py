@@ -1,24 +1,27 @@
 """The state of a training: a network laid out over its ranks, and all that a step changes."""
 
-import itertools
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
+from runs.folder import RunFolder
 from train.data.loader import Microbatch
+from train.diffusion.alignment import TokenAlignment, make_alignment, zero_features
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
-from train.engine.distributed import Ranks
+from train.engine.distributed import Ranks, from_every_rank, from_rank_0
 from train.engine.ema import EMA, batch_decay
-from train.engine.gradients import squared_gradient_norm, sum_gradients
+from train.engine.gradients import squared_gradient_norm
 from train.engine.numerics import LossScaler, set_deterministic, set_precision
+from train.engine.part import Part
 from train.engine.profiler import region
-from train.model.flops import patches
-from train.model.parallelize import autocast, parallelize
+from train.model.parallelize import autocast, can_compile, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer
 from train.weights.load import InitialNetwork
@@ -39,7 +42,7 @@ class GradientSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainState:
-    """`model` is `network` in its parallel wrapper, with its parameters; `projection` is REPA's."""
+    """`model` is `network` in its parallel wrapper, with its parameters; `alignment` is REPA's."""
 
     config: Pretrain
     network: nn.Module
@@ -48,10 +51,20 @@ class TrainState:
     optimizer: torch.optim.Optimizer
     ema: EMA
     scaler: LossScaler
-    projection: nn.Module | None = None
+    alignment: TokenAlignment | None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts that have state of their own, which a checkpoint holds."""
+        return [self.ema, *([self.alignment] if self.alignment else [])]
 
     def losses(self, batch: Microbatch) -> Tensor:
         """Return the loss of each image, `[B]` float32, multiplied by its weight if it has one."""
+        features, alignment = batch.features, self.alignment
+        extra: dict[str, Any] = {}
+        if features is not None and alignment is not None:
+            term = functools.partial(alignment.term, features=features)
+            extra = {"aligned": alignment.block, "term": term}
         with autocast(self.config.train.precision, batch.image.device):
             losses = self.objective.training_losses(
                 routed(self.model, batch.keep),
@@ -59,8 +72,7 @@ class TrainState:
                 batch.noise,
                 batch.t,
                 batch.label,
-                features=batch.features,
-                projection=self.projection,
+                **extra,
             )
         return losses if batch.weight is None else losses * batch.weight
 
@@ -84,18 +96,18 @@ class TrainState:
         """
         with region("optimizer"):
             squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
-            if self.projection is not None:
-                sum_gradients(self.projection, mean=True)
-                if any(p.grad is not None for p in self.projection.parameters()):
-                    squared_norm += squared_gradient_norm(self.projection)
+            beside = self.alignment.sum_gradients() if self.alignment else None
+            if beside is not None:
+                squared_norm += beside
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate(step) * group.get("rate", 1.0)
             self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
-        with region("ema"):
-            self.ema.update(step)
-        return GradientSummary(squared_norm=squared_norm, norm=norm, scale=scale)
+        summary = GradientSummary(squared_norm=squared_norm, norm=norm, scale=scale)
+        for part in self.parts:
+            part.after_update(step, summary)
+        return summary
 
     def learning_rate(self, step: int) -> float:
         """Return the learning rate of optimizer step `step`, from 1."""
@@ -105,11 +117,10 @@ class TrainState:
         """Return the part of the state that a checkpoint holds, with the run's `clocks`."""
         return CheckpointState(
             network=self.network,
-            ema=self.ema,
+            parts=self.parts,
             optimizer=self.optimizer,
             scaler=self.scaler,
             clocks=clocks,
-            projection=self.projection,
         )
 
 
@@ -127,16 +138,17 @@ def make_train_state(
     network = initial.network
     fill = None if resumes else initial.fill
     model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
-    projection, train = make_projection(config, ranks.device), config.train
+    alignment, train = make_alignment(config, ranks.device), config.train
+    beside = list(alignment.parameters().values()) if alignment else []
     return TrainState(
         config=config,
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
-        optimizer=make_optimizer(network, config, projection=projection),
+        optimizer=make_optimizer(network, config, beside=beside),
         ema=EMA(network, decay=batch_decay(config), warmup=train.ema_warmup),
         scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
-        projection=projection,
+        alignment=alignment,
     )
 
 
@@ -146,29 +158,18 @@ def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microb
     image = torch.zeros(images, data.channels, data.size, data.size, device=device)
     label = torch.zeros(images, dtype=torch.long, device=device)
     noise = torch.zeros_like(image)  # not `image` again: memory is measured with this batch
-    features = None
-    if config.repa.weight:
-        shape = images, patches(config), config.repa.features
-        features = torch.zeros(shape, dtype=torch.float16, device=device)
+    features = zero_features(config, images, device)
     keep = first_patches(config, images, device)
     return Microbatch(
         image=image, noise=noise, t=label.float(), label=label, keep=keep, features=features
     )
 
 
-def make_projection(config: Pretrain, device: torch.device) -> nn.Module | None:
-    """Return an MLP of three layers with weights initialised from `seed`; None without `repa`.
-
-    It projects a block's tokens onto features, is whole on every rank, and in no exported weights.
-    Source: `build_mlp` of REPA (Yu et al. 2024), with its Xavier initialisation.
-    """
-    repa = config.repa
-    if not repa.weight:
-        return None
-    torch.manual_seed(config.seed)
-    sizes = (config.model.width, repa.hidden, repa.hidden, repa.features)
-    layers = [nn.Linear(inputs, outputs) for inputs, outputs in itertools.pairwise(sizes)]
-    for layer in layers:
-        nn.init.xavier_uniform_(layer.weight)
-        nn.init.zeros_(layer.bias)
-    return nn.Sequential(layers[0], nn.SiLU(), layers[1], nn.SiLU(), layers[2]).to(device)
+def with_compile_resolved(run: RunFolder, config: Pretrain, ranks: Ranks) -> Pretrain:
+    """Return the config with `auto` resolved; a resumed run keeps what it had. Collective."""
+    if config.train.compile != "auto":
+        return config
+    known = from_rank_0([e["compile"] for e in run.entries() if "compile" in e])
+    compiles = known[0] if known else all(from_every_rank(can_compile(ranks.device)))
+    train = config.train.model_copy(update={"compile": compiles})
+    return config.model_copy(update={"train": train})

@@ -4,7 +4,7 @@ import argparse
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -20,8 +20,8 @@ from runs.folder import RunFolder, is_run
 from train.engine.checkpoint import read_weights
 from train.engine.checkpoint_files import newest
 from train.engine.metrics import log
-from train.model.build import build_network
-from train.weights.published import State, from_diffusers, from_official, is_official
+from train.model.build import Network, build_network
+from train.model.published import State
 
 
 def load_initial_weights(network: nn.Module, config: Pretrain) -> None:
@@ -41,7 +41,7 @@ def load_initial_weights(network: nn.Module, config: Pretrain) -> None:
 def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
     """Load `model.init_from`, a file or a diffusers folder, into a network of any layout."""
     path = Path(str(config.model.init_from))
-    state = _read(path, config)
+    state = _read(path, config, cast(Network, network))
     parameters = dict(network.named_parameters())
     if problem := _mismatch(state, parameters):
         raise ConfigError(f"model.init_from {path}: {problem}")
@@ -60,17 +60,18 @@ def copy_shard(parameter: Tensor, whole: Tensor) -> None:
     parameter.copy_(whole)
 
 
-def _read(path: Path, config: Pretrain) -> State:
-    heads = config.model.heads
+def _read(path: Path, config: Pretrain, network: Network) -> State:
+    """Return the weights in a file or folder by our names; the architecture converts its own."""
     if path.is_dir():
-        return from_diffusers(_read_diffusers(path), heads=heads)
-    if path.suffix == ".safetensors":
+        state = _read_diffusers(path)
+    elif path.suffix == ".safetensors":
         state = _read_safetensors(path)
-        return from_official(state, heads=heads) if is_official(state) else state
-    state = _read_torch(path, config.model.init_weights)
-    if not is_official(state):
-        raise ConfigError(f"model.init_from {path}: holds no weights of a DiT")
-    return from_official(state, heads=heads)
+    else:
+        state = _read_torch(path, config.model.init_weights)
+    converted = network.from_published(state)
+    if converted is None and path.suffix != ".safetensors":
+        raise ConfigError(f"model.init_from {path}: holds no published weights of this model")
+    return state if converted is None else converted
 
 
 def _read_diffusers(path: Path) -> State:
@@ -109,7 +110,7 @@ def _read_torch(path: Path, which: str) -> State:
     if not isinstance(content, dict) or not all(
         isinstance(value, torch.Tensor) for value in content.values()
     ):
-        raise ConfigError(f"model.init_from {path}: holds no weights of a DiT")
+        raise ConfigError(f"model.init_from {path}: holds no weights")
     return content
 
 

@@ -95,7 +95,7 @@ def test_8_bit_moments_are_restored_from_a_checkpoint_to_the_bit(
     def state() -> CheckpointState:
         return CheckpointState(
             network=weights,
-            ema=EMA(weights, decay=None, warmup=True),
+            parts=[EMA(weights, decay=None, warmup=True)],
             optimizer=make_optimizer(weights, LoraOptimizer(kind="adamw8bit")),
             scaler=LossScaler(fp16=False),
             clocks=Clocks(CPU),

@@ -15,11 +15,10 @@ from tests.real_runs import DIGITS
 from tests.train.data.test_latents import image_of
 from tests.train.latent_stores import encode_alone, encoding, latents
 from tests.train.tiny_vae import save_dino
-from train.data.catalog import open_source
+from train.data.catalog import check_features, open_source
 from train.data.latents.dataset import Latents
 from train.data.latents.features import FeatureEncoder
 from train.data.latents.store import read_index
-from train.pretrain.run import _training_images
 
 
 def test_a_store_has_the_patch_tokens_of_transformers_also_of_mirrored_images(
@@ -50,7 +49,7 @@ def test_a_store_has_the_patch_tokens_of_transformers_also_of_mirrored_images(
     config = load(DIGITS, [*keys, "repa.weight=0.5", "repa.block=1", "repa.features=8"])
     assert isinstance(config, Pretrain)
     with pytest.raises(DataError, match=r"needs 16 features .* it has \(4, 8\)"):
-        _training_images(source, config)
+        check_features(source, config)
     facts = read_index(tmp_path / "store").features
     assert facts is not None
     assert facts.shape == (4, 8)

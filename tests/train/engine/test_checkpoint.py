@@ -50,7 +50,7 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
     scale.scale.fill_(8.0)
     scale.good.fill_(seed)
     state = CheckpointState(
-        network=network, ema=average, optimizer=optimizer, scaler=scale, clocks=clocks
+        network=network, parts=[average], optimizer=optimizer, scaler=scale, clocks=clocks
     )
     state.step, state.images = 7, 900
     state.interval = IntervalSums(loss=0.1 + seed, skipped=seed, steps=seed)

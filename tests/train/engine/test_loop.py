@@ -15,7 +15,7 @@ from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, losses
 from train.engine import metrics, stop
 from train.engine.watchdog import HangWatchdog
-from train.pretrain import evaluation
+from train.parts import samples
 from train.pretrain.run import attempt as pretrain
 
 KEYS = (*TINY, "train.steps=12", "log.every=5", "checkpoint.every=12", "train.ema_decay=0.9")
@@ -136,7 +136,7 @@ def test_no_rank_is_watched_while_rank_0_writes_files_alone(
 
     noted(HangWatchdog, "begin_step")
     noted(dist, "barrier")
-    noted(evaluation, "save_grid")
+    noted(samples, "save_grid")
     train(DIGITS, *TINY, "train.steps=2", "sample.every=1", "checkpoint.every=2", "sample.steps=1")
     written = [place for place, name in enumerate(order) if name == "save_grid"]
     assert [order[place + 1] for place in written] == ["barrier", "barrier"]

@@ -18,7 +18,7 @@ from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
 from train.engine.gradients import clip_factor, scale_gradients
 from train.engine.numerics import LossScaler, NonFiniteCheck, set_precision
-from train.pretrain import run as pretrain
+from train.pretrain import facts
 from train.pretrain.train_state import make_train_state
 
 
@@ -83,7 +83,7 @@ def test_training_sets_it_before_the_first_product(tmp_path: Path) -> None:
 def test_the_manifest_tells_tf32_from_fp32(precision: str, compute: str, gather: str) -> None:
     keys = [f"train.precision={precision}", "layout.shard=2", "resources.gpus_per_node=2"]
     config = expect(load(DIGITS, keys), Pretrain, source=DIGITS)
-    types = pretrain._dtypes(config, divide(config, world=2))
+    types = facts._dtypes(config, divide(config, world=2))
     assert (types["compute"], types["gather"]) == (compute, gather)
 
 

@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +15,7 @@ from configs.schema.training import Profile
 from runs.folder import RunFolder
 from tests.real_runs import TINY, losses, trained
 from train.engine.clocks import Clocks
-from train.engine.profiler import ProfileWindow
+from train.parts.profile import ProfileWindow, prepare
 
 KEYS = [*TINY, "train.steps=30", "log.every=2", "checkpoint.every=100"]
 
@@ -83,15 +85,18 @@ def test_the_history_of_gpu_memory_begins_before_the_network_and_ends_behind_the
     monkeypatch.setattr(
         torch.cuda.memory, "_record_memory_history", lambda **options: calls.append(options)
     )
-    clocks = Clocks(torch.device("cpu"))
-    window = ProfileWindow(
-        Profile(at=5, memory=True), tmp_path, rank=0, device=torch.device("cuda"), clocks=clocks
+    device, config = torch.device("cuda"), Profile(at=5, memory=True)
+    attempt: Any = SimpleNamespace(
+        config=SimpleNamespace(profile=config), ranks=SimpleNamespace(device=device)
     )
+    prepare(attempt)
+    clocks = Clocks(torch.device("cpu"))
+    window = ProfileWindow(config, tmp_path, rank=0, device=device, clocks=clocks)
     assert [call.get("stacks") for call in calls] == ["python"]
-    assert window.opens_before(5)
-    assert len(calls) == 1
-    assert not window.opens_before(6)
-    assert not window.opens_before(7)
+    assert window.interrupts(5)
+    assert not window.interrupts(6)
+    for step in (6, 7):  # the attempt resumed behind the window
+        window.before(step)
     assert calls[1:] == [{"enabled": None}]
 
 

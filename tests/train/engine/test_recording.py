@@ -102,13 +102,9 @@ def recorded(
     )  # fmt: skip
     steps.context = context
     idle.finished = list
-    window: Any = SimpleNamespace(
-        opens_before=lambda _: False, closes_after_step=lambda: False, close=lambda: None
-    )
-    evaluator: Any = SimpleNamespace(due_evaluations=lambda _: [])
     loop: Any = Loop
     try:
-        loop(context=context, steps=steps, evaluator=evaluator, saver=idle, window=window).train()
+        loop(context=context, steps=steps, parts=[], saver=idle).train()
     finally:
         context.arrivals.close()
     return metrics

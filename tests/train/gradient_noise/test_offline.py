@@ -1,6 +1,5 @@
 """Noise samples at saved checkpoints are unbiased, and equal after a kill and on any ranks."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -55,24 +54,17 @@ def recorded(folder: RunFolder) -> list[dict]:
 @pytest.fixture(scope="module")
 def measured(run: RunFolder, logs: Path) -> RunFolder:
     """A measurement of two of the checkpoints, on one rank."""
-    chosen = [str(run.checkpoints / f"step-{step:09d}") for step in (4, 2)]
-    assert main(["noise", *chosen, *FEW]) == 0
+    assert main(["noise", str(run.path), "steps=[4, 2]", *FEW]) == 0
     return newest_run(logs)
 
 
-def test_every_checkpoint_bin_and_repetition_is_a_sample_and_a_row(measured: RunFolder) -> None:
+def test_every_checkpoint_bin_and_repetition_is_a_sample(measured: RunFolder) -> None:
     samples = recorded(measured)
     assert [(s["checkpoint"], s.get("bin"), s["repeat"]) for s in samples] == [
         (step, k, repeat) for step in (2, 4) for k in (None, 0, 1) for repeat in range(3)
     ]
     assert sum(s["weight"] for s in samples if s.get("bin") is not None) == pytest.approx(6)
-    rows = list(csv.DictReader((measured.path / "gns.csv").read_text().splitlines()))
-    assert len(rows) == len(samples)
-    for row, sample in zip(rows, samples, strict=True):
-        g2 = (4 * sample["big"] - sample["small"]) / 3
-        assert float(row["g2"]) == pytest.approx(g2)
-        assert float(row["s"]) == pytest.approx(4 * (sample["small"] - g2))
-        assert float(row["seconds"]) > 0
+    assert all(sample["seconds"] > 0 for sample in samples)
     assert events(measured)[-1] == "done"
 
 

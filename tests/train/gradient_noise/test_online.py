@@ -1,8 +1,10 @@
 """The gradient noise measured during training equals that of per-sample gradients."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -24,11 +26,12 @@ from train.engine.distributed import process_group, read_ranks
 from train.engine.gradients import squared_gradient_norm, sum_of_squares
 from train.gradient_noise.adaln_gram import AdalnGram
 from train.gradient_noise.hooks import AccumulationHook, make_hook
-from train.gradient_noise.online import OnlineNoise
-from train.gradient_noise.per_bin import WholeModelNoise
 from train.model.build import build_network
 from train.model.dit import DiT
 from train.model.parallelize import apply_activation_checkpointing
+from train.parts import Pretraining
+from train.parts.noise import OnlineNoise
+from train.pretrain.train_state import GradientSummary, TrainState, make_train_state
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -213,71 +216,75 @@ def test_norms_of_large_tensors_are_exact_on_a_cpu() -> None:
     assert float(sum_of_squares(parts)) == pytest.approx(exact, rel=1e-6)
 
 
-def online_fields(scale: float, *, counted: bool = True) -> dict:
-    """Return the fields of two steps of two microbatches; the second step may be skipped."""
-    config = config_of("train.global_batch=8", "train.micro_batch=4")
-    network, ranks = build_network(config), read_ranks()
-    layout = divide(config, world=1)
+@pytest.fixture
+def measuring() -> Iterator[Callable[..., tuple[OnlineNoise, TrainState]]]:
+    """Return the part of noise, on a network with open gates, in the config with more keys."""
+    ranks = read_ranks()
+
+    def make(*keys: str) -> tuple[OnlineNoise, TrainState]:
+        config = config_of("train.global_batch=8", "train.micro_batch=4", *keys)
+        layout = divide(config, world=1)
+        state = make_train_state(config, layout=layout, ranks=ranks)
+        torch.manual_seed(1)
+        for parameter in state.network.parameters():
+            nn.init.normal_(parameter, std=0.2)
+        source = open_source(config.data)
+        images = training_split(source, config.data)
+        attempt: Any = SimpleNamespace(config=config, ranks=ranks)
+        context: Any = SimpleNamespace(attempt=attempt, layout=layout)
+        training = Pretraining(context=context, train_state=state, source=source, images=images)
+        return OnlineNoise(training), state
+
     with process_group(ranks):
-        gram = AdalnGram(network, bins=Bins(count=4), device=ranks.device)
-        noise = OnlineNoise(
-            config, hook=make_hook(network, network), gram=gram, whole=None,
-            layout=layout, device=ranks.device,
-        )  # fmt: skip
-        for good in (True, counted):
-            for _ in range(2):
-                batch = batch_of(4)
-                noise.before_forward()
-                actual = scale if good else float("inf")
-                (losses_of(network, batch).sum() * actual / 8).backward()
-                noise.after_backward(batch, factor=scale / 8)
-            noise.hook.restore_gradients()
-            noise.finish_step(
-                squared_gradient_norm(network),
-                scale=torch.tensor(scale),
-                counted=torch.tensor(good),
-            )
-            network.zero_grad()
-        return noise.fields()["gns"]
+        yield make
 
 
-def test_the_scale_of_fp16_is_undone() -> None:
-    plain, scaled = online_fields(1.0), online_fields(2.0**10)
+def online_fields(noise: OnlineNoise, state: TrainState, *, scale: float, good: bool) -> dict:
+    """Return the fields of two steps of two microbatches; the second step may overflow."""
+    for counted in (True, good):
+        for _ in range(2):
+            batch = batch_of(4)
+            noise.before_microbatch()
+            actual = scale if counted else float("inf")
+            (losses_of(state.network, batch).sum() * actual / 8).backward()
+            noise.after_microbatch(batch, scale / 8)
+        noise.after_backward()
+        squares = squared_gradient_norm(state.network)
+        norm = squares.sqrt() / scale
+        summary = GradientSummary(squared_norm=squares, norm=norm, scale=torch.tensor(scale))
+        noise.after_update(1, summary)
+        state.network.zero_grad()
+    return noise.fields()["gns"]
+
+
+def test_the_scale_of_fp16_is_undone(measuring: Callable) -> None:
+    plain, scaled = (
+        online_fields(*measuring(), scale=scale, good=True) for scale in (1.0, 2.0**10)
+    )
     for name in ("small", "big"):
         assert scaled[name] == pytest.approx(plain[name], rel=1e-5)
     assert scaled["bins"]["squares"] == pytest.approx(plain["bins"]["squares"], rel=1e-5)
 
 
-def test_a_step_that_overflowed_is_left_out_and_counted() -> None:
-    found, whole = online_fields(2.0**10, counted=False), online_fields(2.0**10)
+def test_a_step_that_overflowed_is_left_out_and_counted(measuring: Callable) -> None:
+    found, whole = (online_fields(*measuring(), scale=2.0**10, good=good) for good in (False, True))
     assert (found["steps"], found["skipped"]) == (1, 1)
     assert found["small"] == pytest.approx(whole["small"])
     assert sum(found["bins"]["counts"]) == 8
 
 
-def whole_noise(network: DiT, *, scale: float = 1.0) -> dict | None:
-    """Measure the whole model in two bins, one sample each."""
-    config = config_of("train.micro_batch=4", "gns.bins=2", "gns.whole_repeats=1")
-    source, ranks = training_split(open_source(config.data), config.data), read_ranks()
-    with process_group(ranks):
-        whole = WholeModelNoise(
-            source,
-            config,
-            model=network,
-            network=network,
-            losses=lambda batch: losses_of(network, batch),
-            layout=divide(config, world=1),
-            ranks=ranks,
-            hook=make_hook(network, network),
-            gram=AdalnGram(network, bins=Bins(count=2), device=ranks.device),
-        )
-        return whole.measure(3, scale=scale)
+WHOLE = ("gns.bins=2", "gns.whole_every=1", "gns.whole_repeats=1")
 
 
-def test_measuring_the_whole_model_leaves_no_gradient(network: DiT) -> None:
-    found, scaled = whole_noise(network), whole_noise(network, scale=2.0**10)
-    assert found is not None
-    assert scaled is not None
+def test_measuring_the_whole_model_leaves_no_gradient(measuring: Callable) -> None:
+    both = []
+    for scale in (1.0, 2.0**10):
+        noise, state = measuring(*WHOLE)
+        state.scaler.scale.fill_(scale)
+        # The loss is scaled by the probe alone.
+        both.append(noise.after(3)["gns_whole"])
+        assert all(parameter.grad is None for parameter in state.network.parameters())
+    found, scaled = both
     assert (found["k"], found["b"]) == (2, 4)
     assert [len(rows) for rows in (found["small"], found["all"]["small"])] == [2, 1]
     # Two microbatches of four images: 24 ordered pairs within them, all in the requested bin.
@@ -286,13 +293,10 @@ def test_measuring_the_whole_model_leaves_no_gradient(network: DiT) -> None:
     for name in ("small", "big", "products", "squares"):
         flat = [list(itertools.chain(*one[name])) for one in (scaled, found)]
         assert flat[0] == pytest.approx(flat[1], rel=1e-4)
-    assert all(parameter.grad is None for parameter in network.parameters())
 
 
-def test_a_measurement_that_is_not_finite_is_none(network: DiT) -> None:
+def test_a_measurement_that_is_not_finite_is_none(measuring: Callable) -> None:
+    noise, state = measuring(*WHOLE)
     with torch.no_grad():
-        before = network.patches_out.bias.clone()
-        network.patches_out.bias.fill_(float("nan"))
-    assert whole_noise(network) is None
-    with torch.no_grad():
-        network.patches_out.bias.copy_(before)
+        state.network.patches_out.bias.fill_(float("nan"))
+    assert noise.after(3) is None

@@ -32,7 +32,7 @@ GMACS = {
 # The choices of docs/recipes.md, several at once.
 RECIPES: list[dict[str, Any]] = [
     {"conditioning": "adaln_single", "norm": "rms", "registers": 3},
-    {"conditioning": "adaln_single", "adaln_rank": 4, "value_residual": True},
+    {"conditioning": "adaln_single", "value_residual": True},
     {"conditioning": "in_context", "norm": "rms", "registers": 2, "value_residual": True},
 ]
 # Every choice of parts except the default.

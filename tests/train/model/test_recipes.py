@@ -15,7 +15,7 @@ from runs.checks.paths import check_paths
 from tests.train.model.test_dit import config_of, inputs, perturbed
 from train.model.attention import Attention
 from train.model.build import build_network
-from train.weights.published import from_diffusers
+from train.model.published import from_diffusers
 
 # From the names of PixArt in diffusers to ours, or to those of its DiT.
 PIXART = {
@@ -94,27 +94,21 @@ def test_value_residual_gives_the_outputs_of_its_authors() -> None:
     torch.testing.assert_close(x[0], torch.tensor(SECOND_LAYER), rtol=1e-5, atol=1e-5)
 
 
-def test_a_new_network_of_any_recipe_is_the_zero_function_on_identities() -> None:
-    for rank in (None, 4):
-        network = build_network(config_of(conditioning="adaln_single", adaln_rank=rank))
-        assert torch.equal(network(*inputs()), torch.zeros(3, 2, 8, 8))
-        tokens = torch.randn(3, 16, 32)
-        condition = torch.cat([network.modulation(torch.randn(3, 32)), torch.randn(3, 32)], dim=1)
-        condition = condition if rank else condition[:, : 6 * 32]
-        assert torch.equal(network.blocks[0](tokens, condition, None), tokens)
+def test_a_new_network_with_one_modulation_is_the_zero_function_on_identities() -> None:
+    network = build_network(config_of(conditioning="adaln_single"))
+    assert torch.equal(network(*inputs()), torch.zeros(3, 2, 8, 8))
+    tokens, condition = torch.randn(3, 16, 32), network.modulation(torch.randn(3, 32))
+    assert torch.equal(network.blocks[0](tokens, condition, None), tokens)
 
 
-def test_each_block_has_a_modulation_of_its_own() -> None:
-    network = perturbed(config_of(conditioning="adaln_single", adaln_rank=4))
+def test_each_block_has_a_table_of_its_own() -> None:
+    network = perturbed(config_of(conditioning="adaln_single"))
     plain = network(*inputs())
-    for name in ("table", "down", "up"):
-        first, second = (block.modulation.get_parameter(name) for block in network.blocks)
-        assert not torch.equal(first, second)
-        with torch.no_grad():
-            kept = first.clone()
-            first.zero_()
-            assert (network(*inputs()) - plain).abs().max() > 1e-4
-            first.copy_(kept)
+    first, second = (block.modulation.table for block in network.blocks)
+    assert not torch.equal(first, second)
+    with torch.no_grad():
+        first.zero_()
+    assert (network(*inputs()) - plain).abs().max() > 1e-4
 
 
 def test_rms_norm_leaves_the_mean_of_the_tokens() -> None:
@@ -156,8 +150,3 @@ def test_published_weights_are_refused_for_parts_that_they_were_not_trained_with
         check_paths(resolve({"model": changes}, source="test"))
         with pytest.raises(ConfigError, match=f"no model.{next(iter(model))}: remove"):
             check_paths(resolve({"model": changes | model}, source="test"))
-
-
-def test_a_rank_without_adaln_single_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"is for model\.conditioning adaln_single"):
-        config_of(adaln_rank=4)

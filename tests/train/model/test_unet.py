@@ -12,7 +12,7 @@ from configs.load import resolve
 from configs.schema import Pretrain
 from train.engine.distributed import read_ranks
 from train.model.build import build_network, network_macs
-from train.model.unet import UNet, unet_macs
+from train.model.unet import UNet
 from train.pretrain.train_state import make_train_state
 
 DDPM = {"kind": "ddpm", "timesteps": "uniform"}
@@ -55,7 +55,6 @@ def test_no_parameter_is_in_two_blocks() -> None:
 def test_macs_are_what_torch_counts_of_a_forward_pass() -> None:
     config = config_of()
     macs = network_macs(config)
-    assert macs == unet_macs(config)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         UNet(config)(torch.randn(2, 3, 8, 8), torch.rand(2), torch.tensor([1, 2]))
     assert counter.get_total_flops() / 2 / 2 == pytest.approx(sum(macs.values()), rel=1e-3)

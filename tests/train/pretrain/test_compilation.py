@@ -14,7 +14,8 @@ from runs.folder import RunFolder
 from tests.real_runs import DIGITS, opened
 from train.engine.distributed import Ranks, process_group, read_ranks
 from train.model import parallelize
-from train.model.parallelize import with_compile_resolved
+from train.pretrain import train_state
+from train.pretrain.train_state import with_compile_resolved
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_auto_compiles_on_gpus_if_every_rank_can(
     others: bool, run: RunFolder, ranks: Ranks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parallelize, "check_compiler", lambda: None)
-    monkeypatch.setattr(parallelize, "from_every_rank", lambda mine: [mine, others])
+    monkeypatch.setattr(train_state, "from_every_rank", lambda mine: [mine, others])
     assert resolved(run, on_gpu(ranks)) is others
 
 

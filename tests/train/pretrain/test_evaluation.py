@@ -22,7 +22,7 @@ from train.data.loader import Microbatch
 from train.data.source import Image, Source, held_out_split
 from train.diffusion.rng import validation_noise, validation_order
 from train.engine.distributed import process_group, read_ranks
-from train.pretrain.evaluation import HeldOutLoss, midpoint_times
+from train.parts.held_out import HeldOutLoss, midpoint_times
 from train.pretrain.train_state import make_train_state
 
 KEYS = [*TINY, "train.steps=20", "validation.every=10", "validation.images=30"]

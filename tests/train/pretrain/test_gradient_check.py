@@ -25,9 +25,9 @@ from train.engine.failure import RunFailure
 from train.forecast.memory import dit_memory
 from train.model import parallelize
 from train.model.parallelize import convert_to_float8
-from train.pretrain import gradient_check
+from train.parts import gradient_check
+from train.parts.gradient_check import check_gradients
 from train.pretrain import run as pretrain
-from train.pretrain.gradient_check import check_gradients
 from train.pretrain.train_state import TrainState, make_train_state
 
 # One worker shares the ranks, and has one group.

@@ -18,8 +18,7 @@ pytestmark = pytest.mark.xdist_group("ranks")
 
 RECIPES = [
     *SMALL, "train.steps=24", "checkpoint.every=12", "objective.prediction=x",
-    "objective.extra.contrastive=0.05", "objective.extra.dispersive=0.25",
-    "objective.extra.group=8",
+    "objective.extra.contrastive=0.05", "objective.extra.group=8",
 ]  # fmt: skip
 
 

@@ -41,10 +41,12 @@ _DIFFUSERS = (
 )
 
 
-def from_official(state: State, *, heads: int) -> State:
-    """Convert the weights of an official DiT or fast-DiT checkpoint."""
-    kept = {name: value for name, value in state.items() if name != "pos_embed"}
-    return _convert_layouts(_rename(kept, _OFFICIAL), heads)
+def from_published(state: State, *, heads: int) -> State | None:
+    """Convert the weights of a published DiT; return None if they are not of one."""
+    if "x_embedder.proj.weight" in state and "final_layer.linear.weight" in state:
+        kept = {name: value for name, value in state.items() if name != "pos_embed"}
+        return _convert_layouts(renamed(kept, _OFFICIAL), heads)
+    return from_diffusers(state, heads=heads) if "proj_out_2.weight" in state else None
 
 
 def from_diffusers(state: State, *, heads: int) -> State:
@@ -64,38 +66,48 @@ def from_diffusers(state: State, *, heads: int) -> State:
         # Queries, keys and values are separate layers in diffusers, one in ours.
         parts = [state[name.replace("to_q", f"to_{part}")] for part in "qkv"]
         kept[name.replace("to_q", "qkv")] = torch.cat(parts)
-    return _convert_layouts(_rename(kept, _DIFFUSERS), heads)
+    return _convert_layouts(renamed(kept, _DIFFUSERS), heads)
 
 
-def is_official(state: State) -> bool:
-    """Return whether the names are those of the official DiT."""
-    return "x_embedder.proj.weight" in state and "final_layer.linear.weight" in state
-
-
-def _rename(state: State, rules: tuple[tuple[str, str], ...]) -> State:
-    renamed: State = {}
+def renamed(state: State, rules: tuple[tuple[str, str], ...]) -> State:
+    """Return weights by the names that the first matching rule gives; raise `ConfigError`."""
+    found: State = {}
     for name, value in state.items():
-        for pattern, replacement in rules:
-            if match := re.fullmatch(pattern, name):
-                renamed[match.expand(replacement)] = value
-                break
-        else:
-            raise ConfigError(
-                f"model.init_from: {name} is not a weight of a DiT that can be converted"
-            )
-    return renamed
+        match = next((m for pattern, new in rules if (m := _matched(pattern, new, name))), None)
+        if match is None:
+            raise ConfigError(f"model.init_from: {name} is no weight that can be converted")
+        found[match] = value
+    return found
+
+
+def _matched(pattern: str, new: str, name: str) -> str | None:
+    match = re.fullmatch(pattern, name)
+    return match.expand(new) if match else None
 
 
 def _convert_layouts(state: State, heads: int) -> State:
     """Order qkv by head, flatten patches to matrices, and order the output by channel."""
-    for name in [name for name in state if ".qkv." in name]:
-        state[name] = state[name].unflatten(0, (3, heads, -1)).transpose(0, 1).flatten(0, 2)
-    patches = state["patches_in.weight"]
-    channels, patch = patches.shape[1], patches.shape[2]
-    state["patches_in.weight"] = patches.flatten(1)
+    channels, patch = state["patches_in.weight"].shape[1:3]
+    state["patches_in.weight"] = state["patches_in.weight"].flatten(1)
+    return by_channel(by_head(state, heads), patch=patch, channels=channels)
+
+
+def by_head(state: State, heads: int) -> State:
+    """Order the rows of every `qkv` by head: query, key and value of the first, then the next."""
+    return {
+        name: value.unflatten(0, (3, heads, -1)).transpose(0, 1).flatten(0, 2)
+        if ".qkv." in name
+        else value
+        for name, value in state.items()
+    }
+
+
+def by_channel(state: State, *, patch: int, channels: int) -> State:
+    """Order the rows of `patches_out` by channel, then by place in the patch."""
+    ordered: State = {}
     for name in ("patches_out.weight", "patches_out.bias"):
         value = state[name]
         outputs = value.shape[0] // patch**2  # twice the channels if the variance is learned
-        by_channel = value.unflatten(0, (patch**2, outputs)).transpose(0, 1)[:channels]
-        state[name] = by_channel.flatten(0, 1)
-    return {name: value.contiguous() for name, value in state.items()}
+        rows = value.unflatten(0, (patch**2, outputs)).transpose(0, 1)[:channels]
+        ordered[name] = rows.flatten(0, 1)
+    return {name: value.contiguous() for name, value in (state | ordered).items()}

@@ -20,15 +20,35 @@ from train.engine.attempt import TrainingContext
 from train.engine.distributed import data_rank, from_rank_0
 from train.engine.failure import RunFailure
 from train.engine.numerics import set_precision
+from train.engine.part import Part
 from train.model.build import build_network
 from train.model.parallelize import apply_activation_checkpointing, autocast, convert_to_float8
 from train.model.routing import routed
+from train.parts import Pretraining
 from train.pretrain.train_state import TrainState, zero_batch
 from train.weights.load import copy_shard
 
 # An error may be _FACTOR times that of rounding. It is also accepted below _LEAST of the norm, and
 # below _NOTHING of the norm of all gradients together. The loss is multiplied for fp16.
 _FACTOR, _LEAST, _NOTHING, _SCALE = 4.0, 2.0**-7, 2.0**-16, 1024.0
+
+
+def make(training: Pretraining) -> Part | None:
+    """Return the part of `train.check_gradients`."""
+    return GradientCheck(training)
+
+
+class GradientCheck(Part):
+    """Checks the gradients once, before the first step; its passes are in no measurement."""
+
+    order = 0
+
+    def __init__(self, training: Pretraining) -> None:
+        self._training = training
+
+    def begin(self) -> None:
+        """Check them, unless the config says never or this torch and GPU were checked before."""
+        check_gradients(self._training.context, self._training.train_state)
 
 
 def check_gradients(context: TrainingContext[Pretrain], train_state: TrainState) -> None:
@@ -55,8 +75,8 @@ def check_gradients(context: TrainingContext[Pretrain], train_state: TrainState)
     batch.t.uniform_(generator=generator.manual_seed(data_rank(ranks, layout)))
     batch.image.normal_(generator=generator)
     batch.noise.normal_(generator=generator)
-    # First, since DDP orders its buckets by the first backward pass, and so that memory which
-    # compiled code forgets to write cannot hold the right gradients of another pass.
+    # First, so that memory which compiled code forgets to write cannot hold the right gradients of
+    # another pass.
     (train_state.plain_losses(batch).mean() * _SCALE).backward()
     passes = [_take_gradients(train_state.network), _plain_gradients(train_state, batch, "fp32")]
     # In float32, too, a pass rounds differently if its images move by their last bits.

@@ -1,0 +1,54 @@
+"""What a pretraining does beside its steps: each module here makes one part, or none.
+
+A module has `make(training) -> Part | None`, and `prepare(attempt)` if something must happen before
+the network has its weights. No other module names them: to add a part, add a file
+(CONTRIBUTING.md has an example).
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+
+from configs.schema import Pretrain
+from train.data.source import Source
+from train.engine.attempt import Attempt, TrainingContext
+from train.engine.part import Part
+from train.pretrain.train_state import TrainState
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretraining:
+    """What a part may use: the `context` and the state of a training, and its data.
+
+    `source` are all examples, `images` are those to train on.
+    """
+
+    context: TrainingContext[Pretrain]
+    train_state: TrainState
+    source: Source
+    images: Source
+
+    @property
+    def attempt(self) -> Attempt[Pretrain]:
+        """The attempt, with the config and this rank."""
+        return self.context.attempt
+
+
+def prepare_parts(attempt: Attempt[Pretrain]) -> None:
+    """Do what parts need before the network has its weights."""
+    for module in _modules():
+        if hasattr(module, "prepare"):
+            module.prepare(attempt)
+
+
+def make_parts(training: Pretraining) -> list[Part]:
+    """Return the parts that the config asks for, in their order."""
+    made = [module.make(training) for module in _modules()]
+    return sorted((part for part in made if part is not None), key=lambda part: part.order)
+
+
+def _modules() -> Iterator[ModuleType]:
+    for module in pkgutil.iter_modules(__path__):
+        yield importlib.import_module(f"{__name__}.{module.name}")

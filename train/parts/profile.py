@@ -1,0 +1,123 @@
+"""A window of steps under torch.profiler: a Chrome trace per rank, and a GPU memory snapshot.
+
+`ditbench profile RUN` makes tables of the traces. The profiled steps are on a clock of
+their own, so that no rate is computed from them.
+"""
+
+from pathlib import Path
+
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from configs.schema import Pretrain
+from configs.schema.training import Profile
+from train.engine.attempt import Attempt
+from train.engine.clocks import Clocks
+from train.engine.metrics import log
+from train.engine.part import Part
+from train.parts import Pretraining
+
+# Allocations that the memory snapshot holds.
+_ENTRIES = 200_000
+
+
+def prepare(attempt: Attempt[Pretrain]) -> None:
+    """Begin the history of memory, before the network has its weights."""
+    if _remembers(attempt.config.profile, attempt.ranks.device):
+        torch.cuda.memory._record_memory_history(max_entries=_ENTRIES, stacks="python")
+
+
+def make(training: Pretraining) -> Part | None:
+    """Return the window of `profile.at`, if there is one."""
+    attempt, config = training.attempt, training.attempt.config.profile
+    if config.at is None:
+        return None
+    folder = attempt.run.profile / f"attempt-{attempt.number:03d}"
+    ranks, clocks = attempt.ranks, training.context.clocks
+    return ProfileWindow(config, folder, rank=ranks.rank, device=ranks.device, clocks=clocks)
+
+
+class ProfileWindow(Part):
+    """Opens before step `at`, lets one step pass to warm up, and records `steps` more."""
+
+    order, clock = 10, "profile"
+
+    def __init__(
+        self, config: Profile, folder: Path, *, rank: int, device: torch.device, clocks: Clocks
+    ) -> None:
+        assert config.at is not None
+        self._config, self._folder, self._rank = config, folder, rank
+        self._device, self._clocks = device, clocks
+        self._first, self._last = config.at, config.at + config.steps
+        self._profiler: profile | None = None
+        self._remembers = _remembers(config, device)
+
+    def interrupts(self, step: int) -> bool:
+        """Return whether the window opens before `step`: its steps get a record of their own."""
+        return step == self._first
+
+    def before(self, step: int) -> None:
+        """Open the window, or begin the next step in it."""
+        if self._profiler is not None:
+            self._profiler.step()
+        elif step == self._first:
+            self._open()
+        elif step > self._first and self._remembers:
+            self._forget()  # the attempt resumed behind the window
+
+    def is_due(self, step: int, *, last: bool) -> bool:
+        """Return whether a step is the last of the window."""
+        return self._profiler is not None and step == self._last
+
+    def after(self, step: int) -> None:
+        """Close the window, which is complete."""
+        self._end(complete=True)
+
+    def close(self) -> None:
+        """Close a window in which the attempt ended; it leaves no trace."""
+        if self._profiler is not None:
+            self._end(complete=False)
+
+    def _open(self) -> None:
+        activities = [ProfilerActivity.CPU]
+        if self._device.type == "cuda":
+            activities.append(ProfilerActivity.CUDA)
+        self._profiler = profile(
+            activities=activities,
+            schedule=torch.profiler.schedule(wait=0, warmup=1, active=self._config.steps),
+            acc_events=True,
+        )
+        self._profiler.start()
+        self._clocks.divert("profile")
+
+    def _end(self, *, complete: bool) -> None:
+        """Stop profiling, write the trace of a complete window, and release the clocks."""
+        assert self._profiler is not None
+        self._profiler.stop()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        trace = self._folder / f"rank-{self._rank:05d}.json.gz"
+        if complete:
+            self._profiler.export_chrome_trace(str(trace))
+            log.info("profile of %d steps: %s", self._config.steps, trace)
+        self._profiler = None
+        if self._config.memory:
+            self._dump_memory()
+        self._clocks.divert(None)
+        self._clocks.lap("profile", drain=True)
+
+    def _dump_memory(self) -> None:
+        if self._device.type != "cuda":
+            log.warning("profile.memory: without a GPU there is no memory snapshot")
+            return
+        file = self._folder / f"memory-{self._rank:05d}.pickle"
+        torch.cuda.memory._dump_snapshot(str(file))
+        self._forget()
+        log.info("for pytorch.org/memory_viz: %s", file)
+
+    def _forget(self) -> None:
+        torch.cuda.memory._record_memory_history(enabled=None)
+        self._remembers = False
+
+
+def _remembers(config: Profile, device: torch.device) -> bool:
+    return config.at is not None and config.memory and device.type == "cuda"
