@@ -24,12 +24,14 @@ COMMANDS = {
     "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
     "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
-    "formats": "the formats of logs that are read, and how the logs under a path are",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
 }
 # Other views of what a command reads, each with a module and options of its own.
 VIEWS = {
-    "runs": {"finetune": "fine-tuning runs by device and steps, and seconds per image"},
+    "runs": {
+        "finetune": "fine-tuning runs by device and steps, and seconds per image",
+        "formats": "how the logs under a path are read; without a path all formats of logs",
+    },
     "cells": {
         "ablation": "main effects and interactions of the study's factors",
         "scaling": "speedup and efficiency by number of ranks, and Amdahl's fraction",
@@ -105,7 +107,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):
         module.options(command)
-    count = "*" if name == "formats" else "+"
+    count = "*" if chosen == "formats" else "+"
     command.add_argument(
         "paths", nargs=count, metavar="PATH", help="run folders or their names, logs, or folders"
     )

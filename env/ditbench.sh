@@ -21,7 +21,7 @@ while it runs
   cancel    cancel runs or a study; running runs save first
   rerun     resubmit failed runs
 afterwards
-  runs      one row per run; --finetune: by device and steps
+  runs      one row per run; --finetune: by device; --formats: logs read
   compare   speed, loss and quality of two runs or arms: one verdict each
   speed     rates and speedups, with intervals
   loss      is the loss the same?
@@ -33,7 +33,6 @@ afterwards
   report    everything on one HTML page, or --folder; --check
   export    runs to wandb or one table; --figure: PDF or SVG
   audit     claims, recomputed
-  formats   logs of other trainers that are read
   archive   pack the records of runs
 by hand
   show      a config, every key resolved; `show pretrain`: what each key means
@@ -52,6 +51,7 @@ renamed() {
     time-to-target\ *) echo target ;;
     cbs\ *) echo target --critical-batch ;;
     gns\ *) echo noise ;;
+    formats\ *) echo runs --formats ;;
     'train gns') echo train noise ;;
     site\ *) echo report --folder ;;
     figure\ *) echo export --figure ;;
@@ -76,7 +76,7 @@ case ${1-} in
     exit
     ;;
   doctor | check | plan | submit | status | tail | why | cancel | rerun) part=launch ;;
-  runs | compare | speed | loss | cells | target | noise | profile | cost | report | export | audit | formats | archive)
+  runs | compare | speed | loss | cells | target | noise | profile | cost | report | export | audit | archive)
     part=analysis
     ;;
   show) part=runs ;;

@@ -1,4 +1,4 @@
-"""`formats`: the formats of logs that are read, and how the logs under a path are."""
+"""`runs --formats`: the formats of logs that are read, and how the logs under a path are."""
 
 import argparse
 from typing import Any
@@ -9,7 +9,7 @@ from analysis.read.formats.lines import DIALECTS, FORMATS
 from analysis.read.vocabulary import ALIASES
 from analysis.table import put, remark
 
-EXAMPLE = "ditbench formats logs    (without a path: all formats and columns)"
+EXAMPLE = "ditbench runs --formats logs    (without a path: all formats and columns)"
 FILES = (
     "ditbench", "TensorBoard", "ai-toolkit database", "sample names", "JSON lines", "JSON", "csv",
     "W&B", "wandb", "MLflow",

@@ -173,9 +173,9 @@ def test_a_json_file_of_columns_is_read(tmp_path):
 
 
 def test_formats_lists_formats_and_columns_or_how_logs_are_read(tmp_path, capsys):
-    _, known, _ = rows_of(capsys, "formats")
+    _, known, _ = rows_of(capsys, "runs", "--formats")
     assert {"DiT", "MLPerf", "loss"} <= {row["name"] for row in known}
     (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=20)))
-    code, [row], _ = rows_of(capsys, "formats", str(tmp_path / "x"))
+    code, [row], _ = rows_of(capsys, "runs", "--formats", str(tmp_path / "x"))
     assert code == 0
     assert (row["format"], row["axis"], row["clocks"]) == ("DiT", "step", "wall, printed")
