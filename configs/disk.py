@@ -80,14 +80,17 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def make_private() -> None:
-    """Let only the owner read new files; the variable `UMASK` lets a group read them."""
+def make_private() -> int:
+    """Let only the owner read new files; return the umask until now.
+
+    The variable `UMASK` lets a group read them.
+    """
     mask = os.environ.get("UMASK") or "077"
     if not re.fullmatch("0*[2367][2367]", mask):
         raise ConfigError(
             f"UMASK={mask!r}: not an octal mask that lets only the owner write, such as 027"
         )
-    os.umask(int(mask, 8))
+    return os.umask(int(mask, 8))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,10 @@
 
 _activate() {
   local root name
+  # A batch script of the user's gets these back (launch/script/environment.py).
+  for name in PYTHONPATH PYTHONSAFEPATH VIRTUAL_ENV OMP_NUM_THREADS LOGS UMASK TRUSTED SITE AI_TOOLKIT; do
+    [[ -n ${ACTIVATED-} || -z ${!name+set} ]] || export "BEFORE_$name=${!name}"
+  done
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || return
   # shellcheck source=env/site.sh
   source "$root/env/site.sh" || return

@@ -31,14 +31,25 @@ job_to_requeue() {
   echo "${task:-$SLURM_JOB_ID}"
 }
 
-# Return whether a person has cancelled this job, which a requeue would undo: Slurm is ending it, has
-# not requeued it itself, and not for its time limit. TERM alone does not tell these apart.
-is_cancelled() {
+# Print why Slurm ends this job: `cancelled` by a person, which a requeue would undo, at its time `limit`,
+# `requeued` by Slurm itself, or `unknown`. TERM alone does not tell these apart.
+why_ended() {
   local state restarts reason
   read -r state restarts reason < <(squeue -h -t all -j "$(job_to_requeue)" \
-    -O State:20,RestartCnt:10,Reason:40 2>/dev/null) || return 1
-  [[ $state == COMPLETING || $state == CANCELLED ]] && [[ $reason != TimeLimit ]] &&
-    ((restarts == ${SLURM_RESTART_COUNT:-0}))
+    -O State:20,RestartCnt:10,Reason:40 2>/dev/null) || { echo unknown && return; }
+  if ((restarts != ${SLURM_RESTART_COUNT:-0})); then
+    echo requeued
+  elif [[ $reason == TimeLimit* ]]; then
+    echo limit
+  elif [[ $state == COMPLETING || $state == CANCELLED ]]; then
+    echo cancelled
+  else
+    echo unknown
+  fi
+}
+
+is_cancelled() {
+  [[ $(why_ended) == cancelled ]]
 }
 
 # Requeue this job; return 1 if the site does not requeue.

@@ -10,6 +10,7 @@ from launch.cli import diagnose, status, submit
 
 EXAMPLES = """examples:
   ditbench check configs/pretrain/*.yaml my.sbatch data/images
+  ditbench submit my.sbatch --vary --lr=1e-4,3e-4 --seeds 3
   ditbench plan configs/pretrain/imagenet64.yaml resources.gpu=a40
   ditbench submit configs/pretrain/imagenet64.yaml -- --account=lab_123
   ditbench submit configs/pretrain/digits.yaml optimizer.lr=1e-4,3e-4 repeats=3
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     from launch.slurm.client import Refused
 
     def act() -> int:
-        make_private()
+        options.umask = make_private()
         try:
             # `check` of a script needs no package, so that any Python can do it.
             if options.command != "check":
@@ -79,7 +80,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Parse the options; words after `--` become `flags`, and `key=value` may stand anywhere."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     top = parser()
-    options, rest = top.parse_known_args(arguments[:cut])
+    options, rest = top.parse_known_args(_with_values(arguments[:cut]))
     options.flags = arguments[cut + 1 :]
     for word in set(rest) & set(_GONE):
         top.error(f"{word} is gone: {_GONE[word]}")
@@ -90,6 +91,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if rest:
         options.overrides += rest
     return options
+
+
+def _with_values(words: list[str]) -> list[str]:
+    """Return `--vary --lr=1,2` as one word, since argparse takes no value that begins with -."""
+    left, joined = iter(words), list[str]()
+    for word in left:
+        joined.append(f"{word}={next(left, '')}" if word in ("--vary", "--resume") else word)
+    return joined
 
 
 def parser() -> argparse.ArgumentParser:

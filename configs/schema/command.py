@@ -38,6 +38,11 @@ class Command(Run):
         None, "command of later attempts, once the files of {output} that it names exist", free=True
     )
     params: dict[str, Any] = key({}, "values of the command's {PARAM}", "loss clock")
+    script: str | None = key(
+        None,
+        "batch script, run as it is by `ditbench submit SCRIPT`; `run` is its name",
+        "loss clock",
+    )
     folder: str | None = key(None, "folder of the program; null: that of the YAML", path="folder")
     files: list[str] = key([], "files and folders that it needs; empty: its git repository")
     setup: list[str] = key([], "lines of bash before the command: modules, virtualenv", "clock")
@@ -68,6 +73,8 @@ class Command(Run):
                 raise ValueError(f"params.{name}: not a name of a parameter; choose another")
             if not isinstance(value, str | int | float):
                 raise ValueError(f"params.{name}: expected one value: text or a number")
+        if self.script is not None:
+            return self
         used = self._names("run", self.run)
         if self.resume is not None:
             self._names("resume", self.resume)

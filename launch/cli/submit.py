@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from launch.cli import Commands, add_site
 
 if TYPE_CHECKING:
+    from launch.plan.command import PlanOptions
+    from launch.script.submission import ScriptSubmission
     from launch.submit.run import Choices, How
     from launch.submit.script import RunRequest
     from launch.submit.study import StudyRequest
@@ -75,26 +77,34 @@ def _add_plan(commands: Commands) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from launch.plan.command import PlanOptions, plan
-    from launch.plan.subject import RunPlan, StudyPlan
+    from launch.plan.command import plan
+    from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
     from launch.submit.study import StudyRequest, study_submission
 
+    subject: RunPlan | StudyPlan | ScriptPlan
+    if _is_script(options.source):
+        subject = ScriptPlan(submission=_script(options, "plan"), site_name=options.site)
+        return plan(subject, _plan_options(options))
     found = _request(options, "plan")
-    subject: RunPlan | StudyPlan
     if isinstance(found, StudyRequest):
         subject = StudyPlan(submission=study_submission(found), site_name=options.site)
     else:
         subject = RunPlan(request=found, site_name=options.site, new=options.new)
-    chosen = PlanOptions(
+    return plan(subject, _plan_options(options))
+
+
+def _plan_options(options: argparse.Namespace) -> "PlanOptions":
+    from launch.plan.command import PlanOptions
+
+    return PlanOptions(
         rates=options.rates, whole=options.all, script=options.script, as_json=options.json
     )
-    return plan(subject, chosen)
 
 
 def _add_submit(commands: Commands) -> None:
     submit = commands.add_parser(
         "submit",
-        help="queue a config as a new run, resume a run, or run a study",
+        help="queue a batch script or a config as a run, resume a run, or run a study",
         epilog="sbatch flags go after --, as in: submit CONFIG -- --account=lab_123",
     )
     _add_request(submit)
@@ -109,11 +119,24 @@ def _add_submit(commands: Commands) -> None:
 def _add_request(command: argparse.ArgumentParser) -> None:
     """Add what says which run or study: the same for `plan` and `submit`."""
     command.add_argument(
-        "source", type=Path, metavar="CONFIG|STUDY|RUN", help="config, study, or folder to resume"
-    )
+        "source", type=Path, metavar="SCRIPT|CONFIG|STUDY|RUN",
+        help="batch script, config, study, or folder to resume",
+    )  # fmt: skip
     command.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="overrides; key=v1,v2 makes a grid"
-    )
+        "overrides", nargs="*", metavar="key=value",
+        help="overrides; key=v1,v2 makes a grid; of a script: its arguments",
+    )  # fmt: skip
+    own = command.add_argument_group("of a batch script")
+    own.add_argument(
+        "--vary", action="append", default=[], metavar="NAME=V1,V2",
+        help="a run for each value of a flag (--vary --lr=1e-4,3e-4), a variable or a key=value",
+    )  # fmt: skip
+    own.add_argument("--seeds", type=int, default=0, metavar="N", help="runs with N seeds")
+    own.add_argument("--repeats", type=int, default=1, metavar="N", help="runs with one seed")
+    own.add_argument(
+        "--resume", metavar="FLAGS",
+        help="requeue at the limit, then add these: '--ckpt {newest:out/ckpt-*.pt}'",
+    )  # fmt: skip
     command.add_argument(
         "--new", action="store_true", help="run again what waits, runs, or is done in a study"
     )
@@ -136,12 +159,51 @@ def _submit(options: argparse.Namespace) -> int:
     from launch.submit.run import submit
     from launch.submit.study import StudyRequest, submit_study
 
-    found = _request(options, "local" if options.local else "slurm")
+    how: How = "local" if options.local else "slurm"
+    if _is_script(options.source):
+        from launch.script.submission import submit_script
+
+        return submit_script(_script(options, how))
+    if _is_script_run(options.source):
+        return _submit_again(options.source, _choices(options, how), options.umask)
+    found = _request(options, how)
     if isinstance(found, StudyRequest):
         return submit_study(found)
     if options.shell:
         raise ConfigError(f"{options.source}: --shell is for studies; this is a run")
-    return submit(found, _choices(options, "local" if options.local else "slurm"))
+    return submit(found, _choices(options, how))
+
+
+def _is_script(path: Path) -> bool:
+    from launch.check.kinds import kind_of
+
+    return path.is_file() and kind_of(path) == "batch script"
+
+
+def _is_script_run(path: Path) -> bool:
+    """Return whether a folder is the run of a batch script, or a study of such runs."""
+    return any(path.glob("script/slurm_script")) or any(path.glob("cells/*/script/slurm_script"))
+
+
+def _script(options: argparse.Namespace, how: "How") -> "ScriptSubmission":
+    """Resolve a batch script with its arguments and what is varied."""
+    from launch.script.submission import ScriptRequest, script_submission
+    from launch.submit.site import site_logs
+    from runs.folder import ROOT
+
+    partition = [f"--partition={options.partition}"] if options.partition else []
+    request = ScriptRequest(
+        source=options.source, arguments=options.overrides, flags=[*partition, *options.flags],
+        choices=_choices(options, how), umask=options.umask, varied=options.vary,
+        seeds=options.seeds, repeats=options.repeats, resume=options.resume,
+    )  # fmt: skip
+    return script_submission(request, site_logs(ROOT))
+
+
+def _submit_again(path: Path, choices: "Choices", umask: int, *, rerun: bool = False) -> int:
+    from launch.script.again import submit_again
+
+    return submit_again(path, choices, umask=umask, rerun=rerun)
 
 
 def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequest":
@@ -178,7 +240,9 @@ def _rerun(options: argparse.Namespace) -> int:
 
     choices = _choices(options)
     for path in options.paths:
-        if is_study_folder(path):
+        if _is_script_run(path):
+            _submit_again(path, choices, options.umask, rerun=True)
+        elif is_study_folder(path):
             request = StudyRequest(source=path, overrides=[], flags={}, choices=choices, rerun=True)
             submit_study(request)
         else:

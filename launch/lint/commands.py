@@ -30,6 +30,12 @@ def is_work(line: ScriptLine, command: str = WORK) -> bool:
     return re.search(_BEGIN + command, text) is not None
 
 
+def work_begins(text: str) -> int | None:
+    """Return where the last command of work in a text begins; None without one."""
+    found = [match.start(1) for match in re.finditer(f"{_BEGIN}({WORK})", text)]
+    return found[-1] if found else None
+
+
 def unquoted(line: ScriptLine) -> str:
     """Return the line with the contents of quotes removed."""
     return _IN_QUOTES.sub('""', line.text)

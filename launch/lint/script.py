@@ -110,7 +110,7 @@ def read_script(path: Path) -> Script:
 
 def parse_script(text: str, *, path: Path) -> Script:
     """Parse the text of a script; `path` is used in messages."""
-    physical = _without_documents(text.splitlines())
+    physical = without_documents(text.splitlines())
     lines = tuple(_commands(physical))
     first = lines[0].number if lines else len(physical) + 1
     directives: dict[str, Directive] = {}
@@ -121,7 +121,7 @@ def parse_script(text: str, *, path: Path) -> Script:
         if number > first:
             late.append(number)
             continue
-        for name, value in _flags(line.removeprefix("#SBATCH")):
+        for name, value in sbatch_flags(line.removeprefix("#SBATCH")):
             directives[name] = Directive(number=number, value=value)
     return Script(
         path=path,
@@ -133,7 +133,7 @@ def parse_script(text: str, *, path: Path) -> Script:
     )
 
 
-def _without_documents(physical: list[str]) -> list[str]:
+def without_documents(physical: list[str]) -> list[str]:
     """Return the lines, those of here-documents emptied."""
     kept, end = [], None
     for line in physical:
@@ -141,7 +141,7 @@ def _without_documents(physical: list[str]) -> list[str]:
         if end:
             end = None if line.strip() == end else end
         elif "<<<" not in line:
-            begun = _HERE_DOCUMENT.search(_without_comment(line))
+            begun = _HERE_DOCUMENT.search(without_comment(line))
             end = begun[2] if begun else None
     return kept
 
@@ -149,14 +149,14 @@ def _without_documents(physical: list[str]) -> list[str]:
 def _commands(physical: list[str]) -> Iterator[ScriptLine]:
     numbered = iter(enumerate(physical, start=1))
     for number, line in numbered:
-        text = _without_comment(line).strip()
+        text = without_comment(line).strip()
         while text.endswith("\\"):
-            text = text[:-1].rstrip() + " " + _without_comment(next(numbered, (0, ""))[1]).strip()
+            text = text[:-1].rstrip() + " " + without_comment(next(numbered, (0, ""))[1]).strip()
         if text.strip():
             yield ScriptLine(number=number, text=text.strip())
 
 
-def _without_comment(line: str) -> str:
+def without_comment(line: str) -> str:
     """Return the line up to a # that begins a word outside quotes."""
     quote = ""
     for i, character in enumerate(line):
@@ -169,7 +169,8 @@ def _without_comment(line: str) -> str:
     return line
 
 
-def _flags(text: str) -> Iterator[tuple[str, str]]:
+def sbatch_flags(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the long name and the value of each flag of sbatch in a text, "" without a value."""
     try:
         words = shlex.split(text, comments=True)
     except ValueError:

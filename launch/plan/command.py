@@ -11,11 +11,11 @@ from configs.errors import ConfigError
 from configs.table import Row, json_text, output_width, text_table
 from launch.plan.outlook import readable
 from launch.plan.result import CheckResult
-from launch.plan.subject import RunPlan, StudyPlan
+from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
 from launch.slurm.client import Refused
 
 _MOST_ROWS = 12
-_Subject = RunPlan | StudyPlan
+_Subject = RunPlan | ScriptPlan | StudyPlan
 
 
 @dataclass(frozen=True, kw_only=True)

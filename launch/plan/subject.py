@@ -18,6 +18,7 @@ from launch.plan.forecast import ForecastAnswer
 from launch.plan.outlook import Cluster, Job, ask_cluster, in_words, job_rows, total
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import table
+from launch.script.submission import ScriptSubmission
 from launch.slurm.executor import sbatch_text
 from launch.slurm.flags import to_words
 from launch.submit.run import check_idle
@@ -98,6 +99,40 @@ class RunPlan:
     def scripts(self) -> list[str]:
         """Return the batch script."""
         return [sbatch_text(batch_script(self.request, self.request.run))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptPlan:
+    """A batch script of the user's, as one run or as the runs of a study."""
+
+    submission: ScriptSubmission
+    site_name: str | None
+    title = key = "runs"
+
+    def checks(self) -> Iterator[CheckResult]:
+        """Yield the checks by which `submit` refuses."""
+        return self.submission.checks()
+
+    def slow_checks(self) -> Iterator[CheckResult]:
+        """Yield nothing: the script brings its own environment."""
+        return iter(())
+
+    def rows(self) -> list[Row]:
+        """Return a row for each run of a study."""
+        return table(self.submission.plan) if self.submission.plan else []
+
+    def outlook(self, rates: Path | None) -> Outlook:
+        """Return the order: how long a script takes is unknown."""
+        plan = self.submission.plan
+        return [], "\n".join(plan.remarks if plan else ["how long the script takes is unknown"])
+
+    def bill(self) -> str:
+        """Return the most that it costs."""
+        return self.submission.bill()
+
+    def scripts(self) -> list[str]:
+        """Return the flags that are added, and each copy as a diff."""
+        return self.submission.shown()
 
 
 @dataclass(frozen=True, kw_only=True)

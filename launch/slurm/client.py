@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from configs.errors import ConfigError
 from runs.state.slurm_job import SlurmJob
@@ -234,6 +235,24 @@ def submit_text(text: str, *flags: str) -> str:
     if answer.returncode:
         raise Refused(answer.stderr.strip())
     return answer.stdout.strip().split(";")[0]
+
+
+def sbatch(
+    words: Sequence[str], *, folder: Path, environment: Mapping[str, str], umask: int
+) -> str:
+    """Run sbatch as a user types it in a folder, and return what it prints."""
+    try:
+        answer = subprocess.run(
+            ["sbatch", *words], cwd=folder, env=environment, umask=umask, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=_PATIENCE_S, encoding="utf-8", errors="replace",
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise NoSlurm("sbatch not found: --local runs the script on this machine") from None
+    if "Could not establish a configuration source" in answer.stderr:
+        raise NoSlurm("sbatch finds no cluster: --local runs the script on this machine")
+    if answer.returncode:
+        raise Refused(answer.stderr.strip())
+    return (answer.stdout or answer.stderr).strip()
 
 
 def show(*what: str) -> str:

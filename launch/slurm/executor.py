@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,8 +71,15 @@ def start_local(script: BatchScript, folder: Path) -> int:
     # The site's variables are decided here: ACTIVATED would let env/site.sh decide again.
     hidden = ["ACTIVATED", *([] if has_nodes else conflicting_variables())]
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
-    words = ["bash", "-c", _DETACHED, "bash", str(folder), *script.command]
-    answer = subprocess.run(words, env=kept | script.exports, stdout=subprocess.PIPE, check=True)
+    return start_detached(script.command, folder, environment=kept | script.exports)
+
+
+def start_detached(
+    command: list[str], folder: Path, *, environment: Mapping[str, str], umask: int = -1
+) -> int:
+    """Start a command in a session of its own, its output in `folder`; return its process id."""
+    words = ["bash", "-c", _DETACHED, "bash", str(folder), *command]
+    answer = subprocess.run(words, env=environment, umask=umask, stdout=subprocess.PIPE, check=True)
     return int(answer.stdout)
 
 

@@ -79,12 +79,12 @@ def open_attempt(
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
     try:
-        return _claim(run, config, source=str(source), command=command, began=began)
+        return claim(run, config, source=str(source), command=command, began=began)
     except OSError as error:
         raise ConfigError(f"{run.path}: cannot begin an attempt: {error.strerror}") from None
 
 
-def _claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
+def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
     """Claim the next attempt, write its facts to the manifest, and return its folder."""
     record_data(run, config)
     number = claim_attempt(run, config)

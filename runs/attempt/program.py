@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import re
 import select
 import signal
 import subprocess
@@ -15,6 +14,7 @@ from typing import Any
 from configs.disk import read_end
 from configs.load import expect
 from configs.schema import Command
+from runs.attempt.output_log import OutputLog, last_exception
 from runs.attempt.parent import end_with_parent
 from runs.folder import RunFolder
 from runs.slurm_env import node_name
@@ -28,7 +28,6 @@ TREE = "PROGRAM_TREE"
 _OURS = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONNOUSERSITE", "OMP_NUM_THREADS", TREE)
 # How long the output of processes that the program has left behind is kept.
 _DRAIN_S = 5.0
-_EXCEPTION = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.M)
 
 
 def program_tree(config: Command) -> Path:
@@ -50,7 +49,8 @@ def run_program(attempt: Path) -> int:
     output = run.path / "output"
     output.mkdir(exist_ok=True)
     words = _words(config, output)
-    run.note(number, placement=_placement(), ranks=len(_placement()))
+    placed = placement()
+    run.note(number, placement=placed, ranks=len(placed))
     began = time.time()
     run.record_event(number, "started")
     try:
@@ -89,11 +89,7 @@ class _Program:
 
     def __init__(self, run: RunFolder, attempt: Path, config: Command) -> None:
         self._run, self._attempt, self._config = run, attempt, config
-        self._log = attempt / "output.log"
-        self._log_error: OSError | None = None
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        paths = (self._log, attempt / "arrivals.txt")
-        self._files = [os.open(path, flags, 0o666) for path in paths]
+        self._log = OutputLog(attempt)
         self._signals: set[int] = set()
         self._paused = self._stopped = False
         self._asked = -math.inf
@@ -123,7 +119,7 @@ class _Program:
             if not is_silent:
                 piece = os.read(pipes[0], 2**16)
                 pipes = pipes if piece else []
-                self._keep(piece)
+                self._log.keep(piece)
             if process.poll() is None:
                 self._pass_on(process)
             elif is_silent:
@@ -135,17 +131,6 @@ class _Program:
             os.killpg(process.pid, signal.SIGKILL)
         process.stdout.close()
         return process.wait()
-
-    def _keep(self, piece: bytes) -> None:
-        """Append a piece of output with its time, unless an earlier one could not be written."""
-        log, arrivals = self._files
-        try:
-            if piece and self._log_error is None:
-                os.write(log, piece)
-                size = os.lseek(log, 0, os.SEEK_CUR)
-                os.write(arrivals, f"{size} {time.time():.3f}\n".encode())
-        except OSError as error:
-            self._log_error = error
 
     def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
         """Send the program the signal of a request, once."""
@@ -163,12 +148,12 @@ class _Program:
             process.terminate()
         elif not self._paused and is_near and number:
             self._paused = True
-            self._keep(f"the time limit is near: {number} sent to the program\n".encode())
+            self._log.keep(f"the time limit is near: {number} sent to the program\n".encode())
             process.send_signal(signal.Signals[f"SIG{number}"])
 
     def end(self, status: int) -> tuple[str, dict[str, Any]]:
         """Return the event that ends the attempt, and its fields."""
-        output = read_end(self._log)
+        output = read_end(self._log.path)
         event, reason = end_of_program(
             status,
             asked_to_pause=self._paused,
@@ -178,21 +163,20 @@ class _Program:
         )
         if reason is None:
             return event, {}
-        if self._log_error is not None and is_disk_full(self._log_error):
+        if self._log.error is not None and is_disk_full(self._log.error):
             shown = f"exit status {status}" if status >= 0 else signal.Signals(-status).name
-            return event, {"reason": "disk", "message": f"{shown}: {self._log_error}"}
+            return event, {"reason": "disk", "message": f"{shown}: {self._log.error}"}
         return event, {"reason": reason, "message": self._message(status, output)}
 
     def _message(self, status: int, output: str) -> str:
         """Return the message of a failure: the last exception in the output, if any."""
         if self._paused and self._stopped:
             return "the program had not ended at the time limit"
-        exceptions = _EXCEPTION.findall(output)
         shown = f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        return f"{shown}: {exceptions[-1] if exceptions else 'no traceback in its output'}"
+        return f"{shown}: {last_exception(output)}"
 
 
-def _placement() -> list[dict[str, Any]]:
+def placement() -> list[dict[str, Any]]:
     """Return an entry per GPU of this node, or one for its processors."""
     place = {"node": node_name(), "threads": len(os.sched_getaffinity(0))}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")

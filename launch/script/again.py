@@ -1,0 +1,51 @@
+"""Submit runs of a batch script again: one run, or those of a study that are left."""
+
+import sys
+from pathlib import Path
+
+from launch.script.submission import start_run
+from launch.slurm import client
+from launch.slurm.client import Refused
+from launch.submit.run import Choices
+from launch.submit.study_cells import record, rows_to_run
+from runs.folder import RunFolder
+from runs.jobs import awaited_job, started_job
+from runs.state.fold import run_state
+from runs.study_folder import StudyFolder, is_study_folder
+from runs.trust import check_own
+
+
+def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> int:
+    """Submit a run, or the runs of a study that are missing or failed."""
+    check_own(path)
+    if is_study_folder(path):
+        study = StudyFolder(path.resolve())
+        runs = [
+            RunFolder(study.cell(row.cell))
+            for row in rows_to_run(study, rerun=rerun, dropped=False)
+        ]
+    else:
+        runs = [RunFolder(path.resolve())]
+        if run_state(runs[0]).is_done:
+            print(f"{path}: already done", file=sys.stderr)
+            return 0
+        _check_idle(runs[0])
+    if not runs:
+        print(f"{path}: nothing to run: no run is missing or failed", file=sys.stderr)
+    for run in runs:
+        check_own(run.path)
+        run.stop_file.unlink(missing_ok=True)
+        record(run, "queued")
+        try:
+            print(f"run: {run.path}\njob: {start_run(run, choices, umask=umask)}")
+        except Refused:
+            record(run, "failed", reason="config", message="the job was not accepted")
+            raise
+    return 0
+
+
+def _check_idle(run: RunFolder) -> None:
+    jobs = [job for job in (awaited_job(run), started_job(run)) if job]
+    for job, one in client.query_jobs(jobs).items():
+        if not one.has_ended:
+            raise Refused(f"{run.name}: its job {job} is {one.state}; wait until it ends")

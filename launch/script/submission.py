@@ -1,0 +1,353 @@
+"""Submit a batch script of the user's as sbatch would, as one run or as the runs of a study.
+
+What goes to sbatch is a wrapper with the script's own `#SBATCH` lines, which has
+`runs.attempt.script` run the script. A study has a run for each combination of values.
+"""
+
+import difflib
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from configs.errors import ConfigError
+from configs.files import read_bytes
+from configs.grid.cells import make_cells
+from configs.grid.study_file import Grid
+from configs.load import resolve, to_tree
+from configs.schema import Command, Study
+from configs.schema.command import GIVEN
+from configs.terminal import plural
+from launch.lint.lint import lint
+from launch.lint.script import Script, parse_script
+from launch.plan.result import CheckResult, checked, warning
+from launch.plan.study import Plan, make_plan
+from launch.script.directives import resources_of, sbatch_options, signal_of
+from launch.script.edit import mark_resume, present_value, seed_name, vary
+from launch.script.environment import users_environment
+from launch.slurm import client, executor
+from launch.slurm.client import Refused
+from launch.submit.refusals import confirm, enforce
+from launch.submit.run import Choices, print_remarks
+from launch.submit.study_cells import make_folder, record, rows_with
+from runs.attempt.script import FIRST, LATER, MARK, NEAR_LIMIT_S
+from runs.folder import ROOT, RunFolder, make_run, new_id
+from runs.jobs import save_script, scripts_folder
+from runs.study_folder import StudyFolder
+
+# Flags by which programs are told where to write, one folder for each run.
+_OUTPUTS = (
+    "--output_dir", "--output-dir", "--out_dir", "--out-dir", "--outdir", "--results_dir",
+    "--results-dir", "--save_dir", "--save-dir", "--work-dir", "--logdir", "--ckpt-dir",
+)  # fmt: skip
+_START = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from runs.attempt.script import main; "
+    "main(*sys.argv[1:])"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptRequest:
+    """A script with its arguments, the flags of sbatch, and what is varied; `umask` is the user's.
+
+    `varied` are words such as `--lr=1e-4,3e-4`. `resume` are the flags of later attempts.
+    """
+
+    source: Path
+    arguments: list[str]
+    flags: list[str]
+    choices: Choices
+    umask: int
+    varied: list[str] = field(default_factory=list)
+    seeds: int = 0
+    repeats: int = 1
+    resume: str | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The script, byte for byte: undecodable bytes stay as they are."""
+        return read_bytes(self.source).decode(errors="surrogateescape")
+
+    @cached_property
+    def script(self) -> Script:
+        """The script as the linter reads it."""
+        return parse_script(self.text, path=self.source)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that are varied, by the key of the config that holds their value."""
+        found = {key_of(word.partition("=")[0]): word.partition("=")[0] for word in self.varied}
+        if len(found) < len(self.varied):
+            raise ConfigError(f"--vary: {' '.join(self.varied)}: one name is varied twice")
+        return found | ({"seed": seed_name(self.text, path=self.source)} if self.seeds else {})
+
+    @property
+    def axes(self) -> dict[str, list[Any]]:
+        """The values of each key that is varied."""
+        found: dict[str, list[Any]] = {}
+        for word in self.varied:
+            name, equals, values = word.partition("=")
+            if not equals or not values:
+                raise ConfigError(f"--vary {word}: write --vary --FLAG=V1,V2 or --vary NAME=V1,V2")
+            found[key_of(name)] = values.split(",")
+        if self.seeds:
+            now = present_value(self.text, self.names["seed"], path=self.source)
+            first = int(now) if now.isdigit() else 0
+            found["seed"] = list(range(first, first + self.seeds))
+        return found
+
+    @property
+    def added(self) -> list[str]:
+        """The flags of sbatch that are added to the script's own and to those of the user."""
+        if self.resume is None:
+            return []
+        near = [] if self.options.get("signal") else [f"--signal=B:USR1@{NEAR_LIMIT_S}"]
+        return [*near, "--requeue", "--open-mode=append"]
+
+    @cached_property
+    def options(self) -> dict[str, str]:
+        """The values of the script's `#SBATCH` lines and of the user's flags, by long name."""
+        return sbatch_options(self.script, self.flags)
+
+    def config(self) -> Command:
+        """Return the config of a run."""
+        tree = {
+            "kind": "command",
+            "run": shlex.join([self.source.name, *self.arguments]),
+            "script": str(self.source.resolve()),
+            "folder": str(Path.cwd()),
+            "resume": self.resume,
+            "signal": signal_of(self.options) if self.resume is not None else None,
+            "resources": resources_of(self.options),
+        }
+        found = resolve(tree, source=str(self.source))
+        assert isinstance(found, Command)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptRun:
+    """One run to submit: its folder, its text, and the variables that are exported before it."""
+
+    path: Path
+    text: str
+    exports: dict[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptSubmission:
+    """The runs of a script in the order of their submission; `plan` is that of a study."""
+
+    request: ScriptRequest
+    plan: Plan | None
+    folder: Path
+    identity: str
+    runs: list[ScriptRun]
+
+    def checks(self) -> Iterator[CheckResult]:
+        """Check the script by the linter, by sbatch itself, and that no run overwrites another."""
+        request = self.request
+        for one in lint(request.script):
+            if one.rule.level == "warning":
+                line = f"line {one.number}: {one.rule.explanation}"
+                yield warning("script", line, one.rule.fix)
+        yield checked("script", self._check_script)
+        yield checked("outputs", self._check_outputs)
+        if request.choices.how != "local":
+            yield checked("cluster", self._check_cluster)
+
+    def _check_script(self) -> None:
+        request = self.request
+        if not request.text.startswith("#!"):
+            raise ConfigError(f"{request.source}: sbatch refuses a script without #! in line 1")
+        if "array" in request.options:
+            raise ConfigError(
+                f"{request.source}: an array of its own: every task would be one run; submit it "
+                "with sbatch, or vary a value by --vary"
+            )
+
+    def _check_outputs(self) -> None:
+        """Raise `ConfigError` if all runs are told one folder to write to."""
+        request = self.request
+        for name in _OUTPUTS if len(self.runs) > 1 else ():
+            with suppress(ConfigError):
+                value = present_value(request.text, name, path=request.source)
+                if value and name not in request.names.values() and "$" not in value:
+                    break
+        else:
+            return
+        raise ConfigError(
+            f"{request.source}: all runs would write to {name} {value}; give each its own folder: "
+            f"--vary {name}={value}/{{run}}"
+        )
+
+    def _check_cluster(self) -> list[str]:
+        """Let sbatch judge the script itself."""
+        request = self.request
+        words = [*request.added, *request.flags, str(request.source), *request.arguments]
+        try:
+            client.sbatch(
+                ["--test-only", *words],
+                folder=Path.cwd(), environment=users_environment(), umask=request.umask,
+            )  # fmt: skip
+        except Refused as error:
+            if "node configuration is not available" in str(error) and client.has_lost_nodes():
+                return [f"some nodes are down, so sbatch decides at submission ({error})"]
+            raise
+        return []
+
+    def bill(self) -> str:
+        """Return the number of runs and the most that they cost."""
+        hours = len(self.runs) * self.request.config().resources.gpu_hours
+        return f"{plural(len(self.runs), 'run')}, at most {hours:g} GPU-hours"
+
+    def shown(self) -> list[str]:
+        """Return what is submitted: the flags that are added, and each copy as a diff."""
+        request = self.request
+        lines = [shlex.join(["sbatch", *request.added, *request.flags, *self._words()])]
+        lines += [f"added: {flag}" for flag in request.added] or ["added: no flag"]
+        for run in self.runs:
+            own = request.text.splitlines(keepends=True)
+            texts = [run.text] if request.resume is None else [self._marked(run.text)]
+            diff = difflib.unified_diff(own, texts[0].splitlines(keepends=True), n=0)
+            lines.append(f"{run.path.name}: the script as it is" if texts[0] == request.text else (
+                f"{run.path.name}:\n" + "".join([*diff][2:]).rstrip("\n")
+            ))  # fmt: skip
+            lines += [f"export {name}={shlex.quote(value)}" for name, value in run.exports.items()]
+        return [line.encode(errors="replace").decode() for line in lines]
+
+    def _words(self) -> list[str]:
+        return [str(self.request.source), *self.request.arguments]
+
+    def _marked(self, text: str) -> str:
+        return mark_resume(text, MARK, path=self.request.source)
+
+    def prepare(self) -> list[RunFolder]:
+        """Write the folders of the runs, with the script and its wrapper in each."""
+        request, runs = self.request, []
+        if self.plan is not None:
+            study = StudyFolder(self.folder)
+            make_folder(study, self.plan, rows_with(self.plan, []))
+            runs = [RunFolder(one.path) for one in self.runs]
+        else:
+            tree = to_tree(request.config())
+            runs = [make_run(request.source.stem, tree, identity=self.identity)]
+        for run, one in zip(runs, self.runs, strict=True):
+            folder = run.path / "script"
+            folder.mkdir()
+            _write(folder / FIRST, one.text)
+            if request.resume is not None:
+                _write(folder / LATER, self._marked(one.text))
+            _write(folder / request.source.name, self._wrapper(run, one.exports))
+            (folder / request.source.name).chmod(0o700)
+            scripts_folder(run).mkdir(exist_ok=True)
+            record(run, "queued")
+        return runs
+
+    def _wrapper(self, run: RunFolder, exports: dict[str, str]) -> str:
+        """Return what sbatch gets: the directives, and the call that runs the script."""
+        request = self.request
+        flags = shlex.join([*request.added, *request.flags])
+        start = shlex.join([sys.executable, "-I", "-c", _START, str(ROOT), str(run.path)])
+        lines = ["#!/bin/sh", *_header(request.text), *([f"#SBATCH {flags}"] if flags else [])]
+        lines += [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
+        return "\n".join([*lines, f'exec {start} "$@"', ""])
+
+
+def key_of(name: str) -> str:
+    """Return the key of the config that holds the value of a flag, a key or a variable."""
+    plain = name.lstrip("-+").replace("-", "_").replace(".", "_").replace("/", "_")
+    return f"params.{plain}_" if plain in GIVEN else f"params.{plain}"
+
+
+def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
+    """Resolve a request without writing anything."""
+    path, axes = request.source, request.axes
+    identity = new_id()
+    folder = logs / f"{path.stem}-{identity}"
+    if not axes and request.repeats == 1:
+        run = ScriptRun(path=folder, text=request.text, exports={})
+        return ScriptSubmission(
+            request=request, plan=None, folder=folder, identity=identity, runs=[run]
+        )
+    study = Study(base=str(path.resolve()), axes=axes, repeats=request.repeats, report=False)
+    cells = make_cells(study, to_tree(request.config()), source=str(path))
+    plan = make_plan(Grid(study=study, cells=cells, source=path), with_forecast=False)
+    runs = []
+    for one in plan.runs:
+        text, exports = request.text, dict[str, str]()
+        for key, level in one.cell.levels.items():
+            value = str(level).replace("{run}", f"{folder.name}-{one.name}")
+            changed = vary(text, request.names[key], value, path=path)
+            text, exports = changed.text, exports | changed.exports
+        runs.append(ScriptRun(path=folder / "cells" / one.name, text=text, exports=exports))
+    return ScriptSubmission(request=request, plan=plan, folder=folder, identity=identity, runs=runs)
+
+
+def submit_script(submission: ScriptSubmission) -> int:
+    """Queue the runs, or start one here; if sbatch refuses one, those before it stay queued."""
+    request = submission.request
+    is_local = request.choices.how == "local"
+    if is_local and len(submission.runs) > 1:
+        raise ConfigError(f"{request.source}: --local starts one run; vary one value at a time")
+    remarks = enforce(submission.checks(), force=request.choices.force)
+    remarks += submission.plan.remarks if submission.plan else []
+    confirm(submission.bill(), runs=len(submission.runs), yes=request.choices.yes)
+    runs = submission.prepare()
+    ids: list[str] = []
+    try:
+        ids += (start_run(run, request.choices, umask=request.umask) for run in runs)
+    except Refused:
+        for run in runs[len(ids) :]:
+            record(run, "failed", reason="config", message="the job was not accepted")
+        if not ids:
+            shutil.rmtree(submission.folder)
+        raise
+    is_study = submission.plan is not None
+    print(f"{'study' if is_study else 'run'}: {submission.folder}")
+    print(f"{'process' if is_local else 'job'}{'s' if is_study else ''}: {', '.join(ids)}")
+    print_remarks(remarks, follow="status" if is_study else "tail", path=submission.folder)
+    return 0
+
+
+def start_run(run: RunFolder, choices: Choices, *, umask: int) -> str:
+    """Submit the wrapper of a run, or start it here; return the id of the job or process."""
+    config = run.config()
+    assert isinstance(config, Command)
+    name, *arguments = shlex.split(config.run)
+    wrapper, environment = run.path / "script" / name, users_environment()
+    if choices.how == "local":
+        words = ["env", f"--chdir={config.folder}", str(wrapper), *arguments]
+        return str(
+            executor.start_detached(
+                words, scripts_folder(run), environment=environment, umask=umask
+            )
+        )
+    text = wrapper.read_text(errors="surrogateescape")
+    answer = client.sbatch(
+        ["--parsable", str(wrapper), *arguments],
+        folder=Path(str(config.folder)), environment=environment, umask=umask,
+    )  # fmt: skip
+    job = answer.split(";")[0]
+    save_script(run, job, text)
+    return job
+
+
+def _header(text: str) -> Sequence[str]:
+    """Return the `#SBATCH` lines that sbatch reads: those before the first command."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if line.strip() and not line.startswith("#"):
+            break
+        if line.startswith("#SBATCH"):
+            lines.append(line)
+    return lines
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_bytes(text.encode(errors="surrogateescape"))
