@@ -77,19 +77,24 @@ def _resolve(options: argparse.Namespace) -> None:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Parse the options; words after `--` become `flags`, and `key=value` may stand anywhere."""
+    """Parse the options; `key=value` may stand anywhere.
+
+    Words after `--` become `flags` of sbatch, those after a second `--` arguments of the script.
+    """
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     top = parser()
     options, rest = top.parse_known_args(_with_values(arguments[:cut]))
-    options.flags = arguments[cut + 1 :]
+    flags = arguments[cut + 1 :]
+    end = flags.index("--") if "--" in flags else len(flags)
+    options.flags, words = flags[:end], flags[end + 1 :]
     for word in set(rest) & set(_GONE):
         top.error(f"{word} is gone: {_GONE[word]}")
     if any(word.startswith("-") for word in rest) or (rest and "overrides" not in options):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.flags and options.command not in ("plan", "submit"):
         top.error("only plan and submit take flags after --")
-    if rest:
-        options.overrides += rest
+    if rest or words:
+        options.overrides += rest + words
     return options
 
 

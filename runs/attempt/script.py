@@ -7,6 +7,7 @@ its exit status is that of the job.
 
 import contextlib
 import io
+import math
 import os
 import re
 import resource
@@ -41,6 +42,8 @@ _NEWEST = re.compile(r"\{newest:([^}]*)\}")
 _SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # How long a script that is ended near its limit has between TERM and KILL.
 _PATIENCE_S = 20.0
+# How long processes that the script leaves behind may go on writing.
+_DRAIN_S = 2.0
 # A file that was written so shortly before its program was killed may be cut short.
 _CUT_S = 1.0
 
@@ -152,25 +155,25 @@ class _Script:
     def _follow(
         self, process: subprocess.Popen[bytes], pipes: dict[int, int], witness: "_Witness"
     ) -> None:
-        """Copy the output and pass signals on until the script has ended."""
-        while True:
+        """Copy the output and pass signals on until the script has ended.
+
+        What it leaves behind may write for some seconds; then Slurm ends it with the job.
+        """
+        end_by = math.inf
+        while pipes and time.monotonic() < end_by:
             has_ended = process.poll() is not None
-            ready = select.select([*pipes], [], [], 0 if has_ended else 0.2)[0]
-            for pipe in ready:
+            for pipe in select.select([*pipes], [], [], 0.2)[0]:
                 piece = os.read(pipe, 2**16)
                 _write(pipes[pipe], piece)
                 self._log.keep(piece)
                 if not piece:
                     del pipes[pipe]
-            if has_ended and not ready:
-                break
-            while self._came and not has_ended:
+            if has_ended:
+                end_by = min(end_by, time.monotonic() + _DRAIN_S)
+            while self._came:
                 self._pass_on(self._came.pop(0), process, witness)
             self._obey(process)
-        # As Slurm ends what a batch script leaves behind; without a job it may go on.
-        if batch_job():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
     def _pass_on(self, number: int, process: subprocess.Popen[bytes], witness: "_Witness") -> None:
         """Send the script a signal that only this process got."""
@@ -182,7 +185,7 @@ class _Script:
         if is_warning and named is None:
             self._end(process)
         elif not witness.has_seen(number):
-            process.send_signal(number)
+            process.send_signal(number)  # Nothing, if it has ended.
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         if self._end_by is None:
