@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Create or complete the virtualenv of this site. Installed packages are left as they are.
-#   env/create.sh               for jobs, launcher and analysis
+#   env/create.sh light         launcher and analysis: check, submit and compare batch scripts, without torch
+#   env/create.sh               also for training and fine-tuning
 #   env/create.sh dev           also for tests, checks and benchmarks
 #   env/create.sh ai-toolkit    ai-toolkit in the folder AI_TOOLKIT, with its own virtualenv
 [ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
@@ -92,8 +93,18 @@ exec 9>"$venv.lock"
 flock 9
 
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+  # Only a partial installation of ours is made anew: VENV may name a folder of the user's.
+  if [[ -n $(ls -A "$venv" 2>/dev/null) ]] && ! compgen -G "$venv/.installed-*" >/dev/null; then
+    echo "$venv has no pip and was not made by env/create.sh: set VENV to another folder, or delete it" >&2
+    exit 2
+  fi
   python=$(python_of_site)
-  "$python" -m venv --clear "$venv"
+  mkdir -p "$venv"
+  touch "$venv/.installed-none"
+  find "$venv" -mindepth 1 -maxdepth 1 ! -name .installed-none -exec rm -rf {} +
+  options=()
+  [[ ${TORCH-} != site ]] || options=(--system-site-packages)
+  "$python" -m venv "${options[@]}" "$venv"
 fi
 
 if [[ ${1-} == ai-toolkit ]]; then
@@ -117,12 +128,28 @@ fi
 # Another checkout that shares the virtualenv may have linked its own: env/ditbench.sh finds out.
 [[ -e $venv/bin/ditbench ]] || ln -sf "$root/env/ditbench.sh" "$venv/bin/ditbench"
 
-torch=(-r "$root/env/torch.txt")
-# TORCH of a site file is a list of words.
-# shellcheck disable=SC2206
-[[ -n ${TORCH-} ]] && torch=($TORCH)
-[[ -n ${TORCH_INDEX-} ]] && torch+=(--index-url "$TORCH_INDEX")
-install_set torch "${torch[@]}"
+if [[ ${1-} == light && ! -f $venv/.installed-light ]]; then
+  # Modules are compiled at their first import: 290 MB, not 410.
+  install_set light --no-compile -r "$root/env/light.txt"
+  # Of these only, a virtualenv may hold more.
+  rm -rf "$venv"/lib/python3*/site-packages/{scipy,numpy,matplotlib}/{,*/,*/*/}tests
+  exit
+fi
+install_set light -r "$root/env/light.txt"
+[[ ${1-} != light ]] || exit 0
+if [[ ${TORCH-} == site ]]; then
+  "$venv/bin/python" -c "import torch, torchvision" || {
+    echo "TORCH=site: the Python of the site's modules has no torch and torchvision (above)" >&2
+    exit 2
+  }
+else
+  torch=(-r "$root/env/torch.txt")
+  # TORCH of a site file is a list of words.
+  # shellcheck disable=SC2206
+  [[ -n ${TORCH-} ]] && torch=($TORCH)
+  [[ -n ${TORCH_INDEX-} ]] && torch+=(--index-url "$TORCH_INDEX")
+  install_set torch "${torch[@]}"
+fi
 install_set requirements -r "$root/env/requirements.txt"
 if [[ ${1-} == dev ]]; then
   install_set requirements-dev -r "$root/env/requirements-dev.txt"

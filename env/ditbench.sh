@@ -100,6 +100,11 @@ for root in "${roots[@]}"; do
 done
 # shellcheck source=env/activate.sh
 source "$root/env/activate.sh"
+if [[ $part == train || $part == finetune ]] &&
+  [[ -f $VIRTUAL_ENV/.installed-light && ! -f $VIRTUAL_ENV/.installed-requirements ]]; then
+  echo "ditbench $part: needs torch; run env/create.sh" >&2
+  exit 2
+fi
 # Do not import a folder named train/ from the current directory.
 export PYTHONSAFEPATH=1
 exec python -m "$part" "$@"

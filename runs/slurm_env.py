@@ -6,6 +6,7 @@ Outside `launch` no other module reads `SLURM_*`.
 import os
 import re
 import socket
+from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
@@ -63,3 +64,10 @@ def has_gpus() -> bool | None:
 def node_name() -> str:
     """Return the name of this node as Slurm knows it, or the host name outside Slurm."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def first_environment() -> dict[str, str]:
+    """Return the variables that this process got; Python adds LC_CTYPE if no locale is set."""
+    pairs = Path("/proc/self/environ").read_bytes().split(b"\0")
+    found = (os.fsdecode(pair).partition("=") for pair in pairs)
+    return {name: value for name, equals, value in found if equals}

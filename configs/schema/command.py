@@ -39,10 +39,9 @@ class Command(Run):
     )
     params: dict[str, Any] = key({}, "values of the command's {PARAM}", "loss clock")
     script: str | None = key(
-        None,
-        "batch script, run as it is by `ditbench submit SCRIPT`; `run` is its name",
-        "loss clock",
+        None, "batch script, run as it is by `ditbench submit SCRIPT`; `run` are its arguments"
     )
+    script_digest: str | None = key(None, "digest of the script's text", "loss clock")
     folder: str | None = key(None, "folder of the program; null: that of the YAML", path="folder")
     files: list[str] = key([], "files and folders that it needs; empty: its git repository")
     setup: list[str] = key([], "lines of bash before the command: modules, virtualenv", "clock")
@@ -66,7 +65,7 @@ class Command(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Command":
-        if not self.run.strip():
+        if not self.run.strip() and self.script is None:
             raise ValueError("run: name the command, such as: python train.py --lr {lr}")
         for name, value in self.params.items():
             if name in GIVEN or not re.fullmatch(r"[A-Za-z_]\w*", name):

@@ -17,6 +17,7 @@ _SHORT = {
     "a": "array", "c": "cpus-per-task", "C": "constraint", "D": "chdir", "e": "error",
     "G": "gpus", "J": "job-name", "n": "ntasks", "N": "nodes", "o": "output", "p": "partition",
     "t": "time", "A": "account", "q": "qos", "d": "dependency", "w": "nodelist", "x": "exclude",
+    "W": "wait",
 }  # fmt: skip
 _HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)([A-Za-z_]\w*)\1")
 _FUNCTION = re.compile(r"(?:function\s+)?([A-Za-z_][\w-]*)\s*(?:\(\s*\))?\s*\{(.*)")

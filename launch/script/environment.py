@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 
 from runs.folder import ROOT
+from runs.slurm_env import first_environment
 
 # What env/activate.sh and env/ditbench.sh set, with the value of the user's kept as BEFORE_NAME.
 _SET = (
@@ -15,7 +16,7 @@ _SET = (
 
 def users_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that a batch script gets, those of ditbench removed or put back."""
-    now = dict(os.environ if given is None else given)
+    now = dict(first_environment() if given is None else given)
     if now.pop("ACTIVATED", None) is None:
         return now
     for name in _SET:

@@ -5,10 +5,12 @@ What goes to sbatch is a wrapper with the script's own `#SBATCH` lines, which ha
 """
 
 import difflib
+import hashlib
+import itertools
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -118,8 +120,9 @@ class ScriptRequest:
         """Return the config of a run."""
         tree = {
             "kind": "command",
-            "run": shlex.join([self.source.name, *self.arguments]),
-            "script": str(self.source.resolve()),
+            "run": shlex.join(self.arguments),
+            "script": str(self.source.absolute()),
+            "script_digest": hashlib.sha256(read_bytes(self.source)).hexdigest()[:12],
             "folder": str(Path.cwd()),
             "resume": self.resume,
             "signal": signal_of(self.options) if self.resume is not None else None,
@@ -169,6 +172,14 @@ class ScriptSubmission:
             raise ConfigError(
                 f"{request.source}: an array of its own: every task would be one run; submit it "
                 "with sbatch, or vary a value by --vary"
+            )
+        if "wait" in request.options:
+            raise ConfigError(f"{request.source}: --wait: submit returns at once; remove it")
+        path_of_copy = request.script.find(r"\bscontrol\b.*\bCommand\b")
+        if path_of_copy:
+            raise ConfigError(
+                f"{request.source}, line {path_of_copy[0].number}: asks Slurm for the path of the "
+                "script, which would be a copy; use $SLURM_SUBMIT_DIR"
             )
 
     def _check_outputs(self) -> None:
@@ -254,7 +265,8 @@ class ScriptSubmission:
         request = self.request
         flags = shlex.join([*request.added, *request.flags])
         start = shlex.join([sys.executable, "-I", "-c", _START, str(ROOT), str(run.path)])
-        lines = ["#!/bin/sh", *_header(request.text), *([f"#SBATCH {flags}"] if flags else [])]
+        # Unlike dash, bash -p passes every variable on, also functions such as `module`.
+        lines = ["#!/bin/bash -p", *_header(request.text), *([f"#SBATCH {flags}"] if flags else [])]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
         return "\n".join([*lines, f'exec {start} "$@"', ""])
 
@@ -319,8 +331,9 @@ def start_run(run: RunFolder, choices: Choices, *, umask: int) -> str:
     """Submit the wrapper of a run, or start it here; return the id of the job or process."""
     config = run.config()
     assert isinstance(config, Command)
-    name, *arguments = shlex.split(config.run)
-    wrapper, environment = run.path / "script" / name, users_environment()
+    arguments = shlex.split(config.run)
+    wrapper = run.path / "script" / Path(str(config.script)).name
+    environment = users_environment()
     if choices.how == "local":
         words = ["env", f"--chdir={config.folder}", str(wrapper), *arguments]
         return str(
@@ -338,15 +351,12 @@ def start_run(run: RunFolder, choices: Choices, *, umask: int) -> str:
     return job
 
 
-def _header(text: str) -> Sequence[str]:
-    """Return the `#SBATCH` lines that sbatch reads: those before the first command."""
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if line.strip() and not line.startswith("#"):
-            break
-        if line.startswith("#SBATCH"):
-            lines.append(line)
-    return lines
+def _header(text: str) -> list[str]:
+    """Return the lines in which sbatch looks for flags (`#SBATCH`, `#PBS`, `#BSUB`)."""
+    lines = itertools.takewhile(
+        lambda line: not line.strip() or line.lstrip().startswith("#"), text.split("\n")[1:]
+    )
+    return [line for line in lines if line.startswith("#")]
 
 
 def _write(path: Path, text: str) -> None:

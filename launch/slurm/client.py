@@ -66,18 +66,27 @@ def version() -> str | None:
     return found[0] if found else None
 
 
-def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command of Slurm without the conflicting variables, `text` on its stdin.
+def run(
+    *command: str,
+    text: str | None = None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    umask: int = -1,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command of Slurm, `text` on its stdin; by default without the conflicting variables.
 
     Raise `NoSlurm` if it is not installed, `Refused` if it does not answer in 2 minutes.
     """
-    hidden = conflicting_variables()
-    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    if environment is None:
+        hidden = conflicting_variables()
+        environment = {name: value for name, value in os.environ.items() if name not in hidden}
     fix = "submit from a machine with Slurm, or run here with --local"
     try:
         answer = subprocess.run(
             command,
+            cwd=folder,
             env=environment,
+            umask=umask,
             input=text,
             capture_output=True,
             timeout=_PATIENCE_S,
@@ -241,15 +250,7 @@ def sbatch(
     words: Sequence[str], *, folder: Path, environment: Mapping[str, str], umask: int
 ) -> str:
     """Run sbatch as a user types it in a folder, and return what it prints."""
-    try:
-        answer = subprocess.run(
-            ["sbatch", *words], cwd=folder, env=environment, umask=umask, stdin=subprocess.DEVNULL,
-            capture_output=True, timeout=_PATIENCE_S, encoding="utf-8", errors="replace",
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise NoSlurm("sbatch not found: --local runs the script on this machine") from None
-    if "Could not establish a configuration source" in answer.stderr:
-        raise NoSlurm("sbatch finds no cluster: --local runs the script on this machine")
+    answer = run("sbatch", *words, text="", folder=folder, environment=environment, umask=umask)
     if answer.returncode:
         raise Refused(answer.stderr.strip())
     return (answer.stdout or answer.stderr).strip()

@@ -23,6 +23,7 @@ from typing import Any
 
 from configs.disk import make_private, read_end
 from configs.errors import ConfigError
+from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Command
 from runs.attempt.open import claim
@@ -30,7 +31,7 @@ from runs.attempt.output_log import OutputLog, last_exception
 from runs.attempt.parent import end_with_parent
 from runs.attempt.program import placement
 from runs.folder import ROOT, RunFolder
-from runs.slurm_env import batch_job, is_restarted
+from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
 from runs.trust import check_own
 
@@ -112,10 +113,10 @@ class _Script:
         flags = self._config.resume
         files = [] if flags is None else [_newest(glob, self._cut()) for glob in globs(flags)]
         if flags is None or self._number == 1 or None in files:
-            return (folder / FIRST).read_bytes(), {}
+            return read_bytes(folder / FIRST), {}
         found = iter(files)
         words = [_NEWEST.sub(lambda _: str(next(found)), word) for word in shlex.split(flags)]
-        marked = (folder / LATER).read_bytes()
+        marked = read_bytes(folder / LATER)
         return marked.replace(MARK.encode(), os.fsencode(shlex.join(words))), {
             "resumes": ", ".join(map(str, files))
         }
@@ -135,6 +136,7 @@ class _Script:
             words,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT if is_one_file else subprocess.PIPE,
+            env=first_environment(),
             umask=umask,
             process_group=0,
             preexec_fn=partial(end_with_parent, os.getpid()),

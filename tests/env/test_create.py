@@ -37,14 +37,29 @@ def test_a_partial_installation_is_completed_and_a_failed_one_is_not_recorded(
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "python").write_text("#!/bin/sh\nexit 1\n")
     (venv / "bin" / "python").chmod(0o755)
+    (venv / ".installed-none").touch()
     # A package that is installed already needs no index.
     wanted = {"VENV": str(venv), "TORCH": "pip", "TORCH_INDEX": "file:///nowhere"}
     done = create(**wanted, PIP_NO_INDEX="1")
     assert done.returncode != 0
-    assert (venv / ".installed-torch").read_text().startswith("pip\n--index-url\n")
-    assert not (venv / ".installed-requirements").exists()
+    assert (venv / ".installed-none").exists()
+    assert not (venv / ".installed-light").exists()
     version = subprocess.run([venv / "bin" / "python", "--version"], check=False)
     assert version.returncode == 0
+
+
+@pytest.mark.parametrize("file", ["conda-meta/history", "pyvenv.cfg", "thesis.tex"])
+def test_a_folder_that_it_did_not_make_is_left_as_it_is(tmp_path: Path, file: str) -> None:
+    kept = tmp_path / "mine" / file
+    kept.parent.mkdir(parents=True)
+    kept.write_text("years of work\n")
+    done = create("light", VENV=str(tmp_path / "mine"))
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"{tmp_path}/mine has no pip and was not made by env/create.sh: "
+        "set VENV to another folder, or delete it\n"
+    )
+    assert kept.read_text() == "years of work\n"
 
 
 def test_an_unknown_site_is_named_with_the_fix() -> None:

@@ -1,6 +1,6 @@
 """Batch scripts as labs write them, by plain sbatch and by `ditbench submit`, on a real Slurm.
 
-batch_scripts/ holds rebuilt public scripts with their sources, and stands-in for launchers in bin/.
+batch_scripts/ holds scripts with the habits of public ones, and stand-ins for programs in bin/.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from runs.folder import ROOT, RunFolder
 from tests.slurm.cluster import Cluster, wait_until
 
 SCRIPTS = Path(__file__).parent / "batch_scripts"
-ARGUMENTS = {"torchtitan": ["--extra", "a b"], "open_r1": ["model", "--accumulation=4 --x"]}
+ARGUMENTS = {"defaults": ["--extra", "a b"], "arguments": ["model", "--accumulation=4 --x"]}
+REMARK = re.compile(rb"^(?:\d: )?a remark on stderr\n", re.MULTILINE)
 # What is varied in each script; None if it is refused, with a part of the sentence.
-VARIED = {"hydra": "optim.lr", "torchtitan": "LR", "nanogpt": "LR", "python_script": None}
+VARIED = {"hydra": "optim.lr", "defaults": "LR", "nanogpt": "LR", "python_script": None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,8 @@ class Project:
 
 def make_project(cluster: Cluster, folder: Path) -> Project:
     shutil.copytree(SCRIPTS, folder)
+    for name in ("accelerate", "apptainer", "torchrun", "uv"):
+        shutil.copy(folder / "bin" / "launcher", folder / "bin" / name)
     (folder / "logs").mkdir()
     (folder / "venv" / "bin").mkdir(parents=True)
     (folder / "venv" / "bin" / "activate").write_text("export IN_VENV=1\n")
@@ -86,37 +89,39 @@ def project(cluster: Cluster, tmp_path: Path, several_jobs: None) -> Project:
 
 def outputs(folder: Path, job: str) -> dict[str, bytes]:
     """Return what a job left in a folder, with the job's number and its folders replaced."""
-
-    def plain(content: bytes) -> bytes:
-        content = content.replace(str(folder).encode(), b"FOLDER")
-        return re.sub(rb"/\S+(?=/slurm_script)", b"COPY", content).replace(job.encode(), b"JOB")
-
     files = [file for file in folder.rglob("*") if file.is_file() and file.suffix != ".pyc"]
     return {
-        str(path.relative_to(folder)).replace(job, "JOB"): plain(path.read_bytes())
+        str(path.relative_to(folder)).replace(job, "JOB"): plain(path.read_bytes(), folder, job)
         for path in files
     }
+
+
+def plain(content: bytes, folder: Path, job: str) -> bytes:
+    """Return output without its job; lines of stderr, which srun carries apart, are at the end."""
+    content = content.replace(str(folder).encode(), b"FOLDER")
+    content = re.sub(rb"/\S+(?=/slurm_script)", b"COPY", content).replace(job.encode(), b"JOB")
+    return REMARK.sub(b"", content) + b"".join(sorted(REMARK.findall(content)))
 
 
 def events(run: RunFolder) -> list[str]:
     return [str(record["event"]) for record in run.records() if "event" in record]
 
 
-def test_public_scripts_leave_the_same_output_state_and_exit_code_as_by_plain_sbatch(
+def test_scripts_leave_the_same_output_state_and_exit_code_as_by_plain_sbatch(
     cluster: Cluster, several_jobs: None, tmp_path: Path
 ) -> None:
     jobs = {}
     for script in sorted(SCRIPTS.glob("*.sbatch")):
         name = script.stem
-        plain, own = (make_project(cluster, tmp_path / name / how) for how in ("plain", "own"))
+        first, own = (make_project(cluster, tmp_path / name / how) for how in ("plain", "own"))
         words = ARGUMENTS.get(name, [])
         run, [job] = own.submit(script.name, "--", "--", *words)
-        jobs[name] = plain, plain.sbatch(plain.folder / script.name, *words), own, job, run
+        jobs[name] = first, first.sbatch(first.folder / script.name, *words), own, job, run
     assert len(jobs) >= 12
-    for name, (plain, one, own, other, run) in jobs.items():
+    for name, (first, one, own, other, run) in jobs.items():
         states = [cluster.accounted(job, "ExitCode", "JobName", timeout=90) for job in (one, other)]
         assert states[0] == states[1], name
-        before, after = outputs(plain.folder, one), outputs(own.folder, other)
+        before, after = outputs(first.folder, one), outputs(own.folder, other)
         assert before == after, name
         is_good = states[0]["State"] == "COMPLETED"
         assert events(run) == ["queued", "started", "done" if is_good else "failed"], name
@@ -124,7 +129,8 @@ def test_public_scripts_leave_the_same_output_state_and_exit_code_as_by_plain_sb
             SCRIPTS / f"{name}.sbatch"
         ).read_bytes()
         printed = b"".join(sorted(after[file] for file in after.keys() - {*outputs(SCRIPTS, "-")}))
-        assert all(line in printed for line in run_log(run).splitlines()), name
+        log = plain(run_log(run), own.folder, other)
+        assert all(line in printed for line in log.splitlines()), name
     failed = jobs["fails"][4]
     assert [*failed.records()][-1]["reason"] == "oom"
 
@@ -133,7 +139,7 @@ def run_log(run: RunFolder) -> bytes:
     return (run.attempt(1) / "output.log").read_bytes()
 
 
-def test_one_value_is_varied_in_every_public_script(project: Project) -> None:
+def test_one_value_is_varied_in_every_script(project: Project) -> None:
     for script in sorted(SCRIPTS.glob("*.sbatch")):
         name = VARIED.get(script.stem, "--lr")
         if name is None:
@@ -160,6 +166,8 @@ def test_one_value_is_varied_in_every_public_script(project: Project) -> None:
         "echo no shebang\n",
         "#!/bin/bash\n#SBATCH --nodes=many\necho hello\n",
         "#!/bin/bash\n#SBATCH --array=0-3\necho $SLURM_ARRAY_TASK_ID\n",
+        "#!/bin/bash\n#SBATCH -W\necho hello\n",
+        "#!/bin/bash\nme=$(scontrol show job $SLURM_JOB_ID | sed -n 's/ *Command=//p')\n",
         "",
     ],
 )
@@ -182,6 +190,10 @@ def test_hostile_scripts_run_as_under_sbatch(project: Project) -> None:
         "shell.sbatch": "#!/bin/bash\n[[ $- == *i* ]]; echo $?; umask; ulimit -c; pwd; echo $#\n",
         "stdin.sbatch": "#!/bin/bash\ncat; echo read $?; trap\nkill -l 9\nenv | grep -c PYTHON\n",
         "group.sbatch": "#!/bin/bash\ntrap 'echo t; trap - TERM' TERM\nkill 0\necho after\n",
+        "environment.sbatch": "#!/bin/bash\nenv | grep -vE '^(LOGS|SLURM_JOBID|SLURM_JOB_(ID|"
+        "NAME|START_TIME|END_TIME)|SLURMD_|SLURM_TASK_PID|_)=' | LC_ALL=C sort\n",
+        "indented.sbatch": "#!/bin/bash\n  # a comment\n\n#PBS -l walltime=1\n#SBATCH -c 2\n"
+        "echo $SLURM_CPUS_PER_TASK\n",
         "code.sbatch": "#!/bin/bash\necho x\nexit 3\n",
         "dies.sbatch": "#!/bin/bash\necho x\nkill -SEGV $$\n",
     }
@@ -192,10 +204,11 @@ def test_hostile_scripts_run_as_under_sbatch(project: Project) -> None:
         pairs.append(
             (name, project.sbatch(script, argument), project.submit(name, "--", "--", argument))
         )
-    for name, plain, (run, [job]) in pairs:
-        states = [project.cluster.accounted(one, "ExitCode", timeout=90) for one in (plain, job)]
+    for name, first, (run, [job]) in pairs:
+        states = [project.cluster.accounted(one, "ExitCode", timeout=90) for one in (first, job)]
         assert states[0] == states[1], name
-        one, other = (project.folder / f"slurm-{number}.out" for number in (plain, job))
+        one, other = (project.folder / f"slurm-{number}.out" for number in (first, job))
+        assert one.read_text(errors="replace") == other.read_text(errors="replace"), name
         assert one.read_bytes() == other.read_bytes(), name
         assert run_log(run) == other.read_bytes(), name
     assert not list(project.folder.parent.rglob("hacked"))
