@@ -147,6 +147,10 @@ class Laboratory:
         texts = ((str(folder), "FOLDER"), (job, "JOB"))
 
         def plain(content: bytes) -> bytes:
+            # What Slurm says if the nodes of a first step are not free at once.
+            content = re.sub(
+                rb"(?m)^srun: (Job \d+ step creation|Step created for).*\n", b"", content
+            )
             content = re.sub(rb"/[^\s:]+(?=/slurm_script)", b"COPY", content)
             for text, word in texts:
                 content = content.replace(text.encode(), word.encode())

@@ -45,9 +45,6 @@ def read_tree(path: Path) -> Tree:
         return {}
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: expected keys and values, found {_kind_of(tree)}")
-    if tree.get("kind") == "command":
-        # The folder of the program is relative to the file that names it.
-        tree["folder"] = str((path.parent / str(tree.get("folder") or ".")).resolve())
     return tree
 
 
@@ -135,7 +132,17 @@ def expect(config: Run, kind: type[Kind], *, source: str | Path) -> Kind:
 def load(path: Path, overrides: list[str] | None = None) -> Run:
     """Load the config in a YAML file, with `key=value` overrides applied."""
     tree = merge(read_tree(path), parse_overrides(overrides or []))
+    refuse_command(tree, source=path)
     return resolve(tree, source=str(path))
+
+
+def refuse_command(tree: Tree, *, source: Path) -> None:
+    """Raise `ConfigError` for the config of a batch script, which is submitted itself."""
+    if tree.get("kind") == "command":
+        raise ConfigError(
+            f"{source}: kind: command is how the run of a batch script is written down; submit "
+            "the script itself: ditbench submit SCRIPT"
+        )
 
 
 def to_tree(config: KeyGroup) -> Tree:

@@ -130,7 +130,7 @@ fi
 
 if [[ ${1-} == light && ! -f $venv/.installed-light ]]; then
   # Modules are compiled at their first import: 290 MB, not 410.
-  install_set light --no-compile -r "$root/env/light.txt"
+  PIP_COMPILE=0 install_set light -r "$root/env/light.txt"
   # Of these only, a virtualenv may hold more.
   rm -rf "$venv"/lib/python3*/site-packages/{scipy,numpy,matplotlib}/{,*/,*/*/}tests
   exit

@@ -101,7 +101,7 @@ done
 # shellcheck source=env/activate.sh
 source "$root/env/activate.sh"
 if [[ $part == train || $part == finetune ]] &&
-  [[ -f $VIRTUAL_ENV/.installed-light && ! -f $VIRTUAL_ENV/.installed-requirements ]]; then
+  [[ -f ${VIRTUAL_ENV-}/.installed-light && ! -f $VIRTUAL_ENV/.installed-requirements ]]; then
   echo "ditbench $part: needs torch; run env/create.sh" >&2
   exit 2
 fi

@@ -35,7 +35,7 @@ start_gpu_sampler() { # start_gpu_sampler RANKS
 # Keep Slurm's own count of the energy of the ranks' step, on sites that measure that of their nodes.
 keep_slurm_energy() {
   local joules
-  [[ ${ENVIRONMENT-} == BATCH && $KIND != command ]] || return 0
+  [[ ${ENVIRONMENT-} == BATCH ]] || return 0
   joules=$(timeout 5 sacct -nP -j "$SLURM_JOB_ID.0" -o ConsumedEnergyRaw 2>/dev/null) || return 0
   # Without a plugin it is 0; a number of 20 digits means unknown.
   [[ ! $joules =~ ^[1-9][0-9]{0,14}$ ]] || { echo "$joules" >"$ATTEMPT/slurm-energy-j"; } 2>/dev/null || true
@@ -95,29 +95,6 @@ start_agents() {
   fi
   # One that came before the agents could be signalled.
   ((${interrupted:-0} < 2)) || kill_agents
-  follow_output
-}
-
-# Start the program of a run of kind command. In a batch job it is a process of the batch script, which
-# may call srun itself.
-start_program() {
-  local step=() signal=KILL
-  if [[ -n ${SLURM_CPUS_PER_TASK-} ]]; then
-    export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK
-  fi
-  if [[ -n ${SLURM_JOB_ID-} && ${ENVIRONMENT-} != BATCH ]]; then
-    step=(srun --overlap --nodes=1 --ntasks=1) signal=TERM
-  fi
-  # Until Python handles signals, the files of requests stand for them.
-  (
-    trap '' USR1 TERM HUP
-    # shellcheck source=jobs/environment.sh
-    source "$ROOT/jobs/environment.sh"
-    keep_kernels
-    start_gpu_sampler "$(count_gpus)"
-    exec python -m runs.attempt.parent "$signal" $$ "${step[@]}" python -m runs run "$ATTEMPT"
-  ) >>"$ATTEMPT/output.log" 2>&1 &
-  AGENTS=("$!")
   follow_output
 }
 

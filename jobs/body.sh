@@ -62,13 +62,8 @@ trap on_hangup HUP
 trap on_stop TERM
 trap on_interrupt INT
 
-# 4. Start one torchrun agent per node, or the user's program, in the background so that traps run at
-# once.
-if [[ $KIND == command ]]; then
-  start_program
-else
-  start_agents
-fi
+# 4. Start one torchrun agent per node, in the background so that traps run at once.
+start_agents
 status=0
 wait_for_agents || status=$?
 

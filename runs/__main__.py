@@ -15,7 +15,6 @@ from configs.terminal import guarded
 from configs.yaml12 import dump_yaml
 from runs.attempt.close import close_attempt, has_ended
 from runs.attempt.open import open_attempt
-from runs.attempt.program import run_program
 from runs.folder import RunFolder, is_run
 
 
@@ -66,10 +65,6 @@ def _parser() -> argparse.ArgumentParser:
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
     close.add_argument("--cancelled", action="store_true", help="Slurm says so of the job")
     close.set_defaults(action=_close)
-
-    program = actions.add_parser("run", help="run the program of an attempt of kind command")
-    program.add_argument("attempt", type=Path, help="folder of the attempt")
-    program.set_defaults(action=lambda options: run_program(options.attempt))
 
     ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
     ended.add_argument("attempt", type=Path, help="folder of the attempt")

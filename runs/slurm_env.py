@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
+from configs.files import read_bytes
 
 
 def _number(variable: str) -> str | None:
@@ -68,6 +69,6 @@ def node_name() -> str:
 
 def first_environment() -> dict[str, str]:
     """Return the variables that this process got; Python adds LC_CTYPE if no locale is set."""
-    pairs = Path("/proc/self/environ").read_bytes().split(b"\0")
+    pairs = read_bytes(Path("/proc/self/environ")).split(b"\0")
     found = (os.fsdecode(pair).partition("=") for pair in pairs)
     return {name: value for name, equals, value in found if equals}

@@ -12,16 +12,13 @@ import secrets
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from configs.disk import sync_folder
 from configs.errors import ConfigError
-from configs.schema import Command, Run
-from runs.attempt.program import TREE
 from runs.code_version import read_version, without_git_variables
-from runs.folder import ROOT
 from runs.trust import check_own, keep_from_others, private_group, trusted
 
 # A data set that lies in the checkout and is not ignored must not be copied at every edit.
@@ -41,11 +38,10 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """The contents of a snapshot, the SHA-256 of its file of checksums, and a program beside it."""
+    """The contents of a snapshot, the SHA-256 of its file of checksums."""
 
     digest: str
     files: list[File]
-    program: "Tree | None" = None
 
     def folder(self, logs: Path) -> Path:
         """Return the folder of the snapshot, which may not exist yet."""
@@ -68,9 +64,8 @@ class Tree:
             '[[ -z $(at=$PWD; while [[ $at ]]; do at=${at%/*}; find "${at:-/}" -maxdepth 0 '
             f"{above[0]} -o ! -perm -1000 \\( {above[1]} \\); done) ]]",
         ]
-        before = f"{self.program.check(logs)}; " if self.program else ""
         return (
-            f"{before}if ! {{ cd {name} && {' && '.join(conditions)}; }}; then "
+            f"if ! {{ cd {name} && {' && '.join(conditions)}; }}; then "
             f"echo {name}: not the code that was submitted, submit again >&2; exit 2; fi"
         )
 
@@ -79,10 +74,6 @@ class Tree:
         names = (file.path for file in self.files if b"/__pycache__/" not in b"/" + file.path)
         entries = sorted(b"./" + name + b" " + links.get(name, b"") + b"\0" for name in names)
         return hashlib.sha256(b"".join(entries)).hexdigest()
-
-    def exports(self, logs: Path) -> dict[str, str]:
-        """Return the variable that tells a job where the snapshot of its program is."""
-        return {TREE: str(self.program.folder(logs))} if self.program else {}
 
 
 def _strangers(users: list[int], groups: list[int]) -> tuple[str, str]:
@@ -95,32 +86,9 @@ def _strangers(users: list[int], groups: list[int]) -> tuple[str, str]:
     return f"! \\( {owners} \\)", is_open
 
 
-def read_trees(config: Run) -> Tree:
-    """Read this checkout, with the tree of the program that a `command` config names."""
-    tree = read_tree(ROOT)
-    if not isinstance(config, Command):
-        return tree
-    root = Path(str(config.folder))
-    return replace(tree, program=read_tree(root, _named(root, config.files)))
-
-
-def _named(root: Path, names: list[str]) -> list[bytes]:
-    """Return the paths of the named files and of all files in the named folders."""
-    found: set[str] = set()
-    for name in names:
-        at = root / name
-        if not at.exists():
-            raise ConfigError(f"files: {at}: no such file; correct its name")
-        inside = [path for path in at.rglob("*") if path.is_file()] if at.is_dir() else [at]
-        found |= {os.path.relpath(path, root) for path in inside}
-    if outside := [name for name in found if name.startswith("..")]:
-        raise ConfigError(f"files: {outside[0]}: not below {root}; set folder to one above both")
-    return sorted(map(os.fsencode, found))
-
-
-def read_tree(root: Path, names: Sequence[bytes] = ()) -> Tree:
-    """Read `names` in a folder, by default all that git lists; raise `ConfigError` if git fails."""
-    files = list(_files(root, names or _listed(root)))
+def read_tree(root: Path) -> Tree:
+    """Read the files of a folder that git lists; raise `ConfigError` if git fails."""
+    files = list(_files(root, _listed(root)))
     code = read_version(root)
     if code is not None:
         files.append(File(path=b"version.json", kind="file", content=code.to_json().encode()))
@@ -134,8 +102,6 @@ def save(tree: Tree, logs: Path) -> Path:
 
     Raise `ConfigError` if another user could have written it, or if a file was changed or added.
     """
-    if tree.program:
-        save(tree.program, logs)
     folder = tree.folder(logs)
     logs.mkdir(parents=True, exist_ok=True)
     _make_folder(folder.parent)
@@ -191,8 +157,7 @@ def _listed(root: Path) -> list[bytes]:
         message = error.stderr.decode(errors="replace").strip()
         raise ConfigError(
             f"{root}: git cannot list the tree: {message}\n"
-            "submit from a clone, or with sbatch, which runs the folder as it is; for a config of "
-            "kind command, list its files"
+            "submit from a clone, or with sbatch, which runs the folder as it is"
         ) from None
     return sorted(set(done.stdout.split(b"\0")[:-1]))
 

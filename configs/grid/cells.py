@@ -15,7 +15,7 @@ from typing import Any
 from configs.errors import ConfigError
 from configs.load import Tree, flatten, merge, resolve, to_tree
 from configs.paths import with_absolute_paths
-from configs.schema import KINDS, Command, Pretrain, Run, Study, keys
+from configs.schema import KINDS, Pretrain, Run, Study, keys
 from configs.schema.study import FEWEST_ROUNDS
 
 MOST_CELLS = 10_000
@@ -185,13 +185,10 @@ def _check_condition(
 
 
 def _check_distinct(cells: list[Cell], *, source: str) -> None:
-    """Raise `ConfigError` if there is no cell, two are the same, or programs differ."""
+    """Raise `ConfigError` if there is no cell, or two are the same."""
     if not cells:
         raise ConfigError(f"{source}: leave_out leaves out every cell; relax its conditions")
     seen: dict[str, str] = {}
-    programs = {(c.config.folder, *c.config.files) for c in cells if isinstance(c.config, Command)}
-    if len(programs) > 1:
-        raise ConfigError(f"{source}: folder and files must be the same for all cells")
     for cell in cells:
         text = repr(cell.config)
         if text in seen:

@@ -11,7 +11,15 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.grid.cells import Cell, as_list, is_same, make_cells
-from configs.load import Tree, merge, parse_overrides, read_tree, resolve_study, to_tree
+from configs.load import (
+    Tree,
+    merge,
+    parse_overrides,
+    read_tree,
+    refuse_command,
+    resolve_study,
+    to_tree,
+)
 from configs.schema import Study
 from configs.yaml12 import parse_yaml
 
@@ -56,6 +64,7 @@ def load_grid(path: Path, overrides: list[str]) -> Grid:
     base_tree = read_tree(base)
     if base_tree.get("kind") == "study":
         raise ConfigError(f"{path}: base {base} is a study itself; name a config")
+    refuse_command(base_tree, source=base)
     study = study.model_copy(update={"base": str(base.resolve())})
     return Grid(study=study, cells=make_cells(study, base_tree, source=str(path)), source=path)
 

@@ -29,6 +29,10 @@ REMOVED_KEYS = {
     "sigma_rel": Removed(default=None, instead="removed; set weights to ema"),
     "guide": Removed(default=None, instead="removed; set guidance without a guide"),
     "guide_step": Removed(default=None, instead="removed with guide; remove the key"),
+    "files": Removed(default=[], instead="removed: the script runs where it is submitted"),
+    "setup": Removed(default=[], instead="removed; write these lines into the script"),
+    "requeue_code": Removed(default=None, instead="removed; use jobs/requeue.sh in the script"),
+    "log.file": Removed(default=None, instead="removed; name the file to ditbench"),
     "stop_after": Removed(default=3, instead="removed: end a study with ditbench cancel"),
 }
 # Values of keys that remain, and what replaces them.

@@ -187,7 +187,8 @@ def _is_script_run(path: Path) -> bool:
 
 def _script(options: argparse.Namespace, how: "How") -> "ScriptSubmission":
     """Resolve a batch script with its arguments and what is varied."""
-    from launch.script.submission import ScriptRequest, script_submission
+    from launch.script.request import ScriptRequest
+    from launch.script.submission import script_submission
     from launch.submit.site import site_logs
     from runs.folder import ROOT
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from configs.schema import Command, Finetune, Pretrain
+from configs.schema import Finetune, Pretrain
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import GIB, CheckResult, failure, passed, warning
 from launch.plan.study import Plan
@@ -23,9 +23,6 @@ def room(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]
     if isinstance(config, Finetune):
         message = "the size of a LoRA's checkpoints is not forecast"
         yield warning("storage", message, "keep a gigabyte free for each of checkpoint.keep")
-    elif isinstance(config, Command):
-        message = "the size of what the program writes is unknown"
-        yield warning("storage", message, "look at the output/ of an earlier run")
     elif not isinstance(config, Pretrain):
         yield passed("storage", f"a run of kind {config.kind} saves no checkpoints")
     elif forecast.parameters is None:

@@ -12,6 +12,7 @@ from configs.errors import ConfigError
 from configs.files import read_bytes
 from configs.load import load, to_tree
 from configs.paths import with_absolute_paths
+from configs.schema import Command
 from configs.yaml12 import dump_yaml
 from launch.plan.checks import run_checks
 from launch.plan.memory import forecast_of
@@ -67,6 +68,8 @@ def run_request(
     if resumes:
         check_own(source)
         config = resume_config(resumes, overrides)
+        if isinstance(config, Command):
+            raise ConfigError(f"{source}: a run without its batch script; submit the script anew")
     else:
         config = with_absolute_paths(load(source, overrides))
     if not fits_a_directive(run_name(source, config)):
@@ -80,7 +83,7 @@ def run_request(
         resumes=resumes,
         identity=new_id(),
         site=site,
-        tree=snapshot.read_trees(config),
+        tree=snapshot.read_tree(ROOT),
         flags=extra,
     )
 

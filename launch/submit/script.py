@@ -74,7 +74,7 @@ def batch_script(request: RunRequest, run: Path) -> BatchScript:
         | _resource_flags(request.config.resources)
         | request.site.flags
         | request.flags,
-        exports=request.site.exports() | request.tree.exports(request.site.logs),
+        exports=request.site.exports(),
         command=["bash", str(code / request.template), str(run), *changes],
         check=request.tree.check(request.site.logs),
     )
@@ -130,7 +130,7 @@ def array_script(
         | _resource_flags(array.resources)
         | site.flags
         | extra,
-        exports=site.exports() | tree.exports(site.logs) | {"FIRST_CELL": str(array.first)},
+        exports=site.exports() | {"FIRST_CELL": str(array.first)},
         command=["bash", str(code / array.template), str(study.path)],
         check=tree.check(site.logs),
     )

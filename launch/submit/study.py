@@ -193,10 +193,7 @@ def study_submission(request: StudyRequest) -> StudySubmission:
         todo=[row for row in rows if row.cell in missing or row.index in indexes],
         site=site,
         site_for=site_for,
-        # The program is that of every cell.
-        tree=snapshot.read_trees(
-            plan.runs[0].cell.config if plan else RunFolder(study.cell(known[0].cell)).config()
-        ),
+        tree=snapshot.read_tree(ROOT),
     )
 
 
@@ -277,7 +274,7 @@ def _start(submission: StudySubmission) -> None:
     code = submission.tree.folder(site.logs)
     script = BatchScript(
         flags={},
-        exports=site.exports() | submission.tree.exports(site.logs),
+        exports=site.exports(),
         command=["bash", str(code / "jobs/cells.sh"), str(study.path), *kinds, str(cells)],
     )
     pid = executor.start_local(script, study.jobs)

@@ -14,7 +14,6 @@ from configs.load import expect, load, merge, parse_overrides, read_tree, resolv
 from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
 from runs.attempt.close import STALLED, is_stalled, record_failure
-from runs.attempt.program import program_tree
 from runs.checks.paths import check_paths
 from runs.checks.same_data import check_same_data, record_data
 from runs.code_version import read_version
@@ -97,7 +96,7 @@ def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> 
         host=node_name(),
         slurm=job_facts() or None,
         turn=os.environ.get(TURN) or None,
-        **_code(attempt, program_tree(config) if isinstance(config, Command) else ROOT),
+        **_code(attempt, Path(str(config.folder)) if isinstance(config, Command) else ROOT),
     )
     print(f"run {run.path}, attempt {number}", file=sys.stderr)
     return attempt

@@ -29,7 +29,7 @@ from configs.schema import Command
 from runs.attempt.open import claim
 from runs.attempt.output_log import OutputLog, last_exception
 from runs.attempt.parent import end_with_parent
-from runs.attempt.program import placement
+from runs.attempt.placement import placement
 from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
@@ -65,7 +65,8 @@ def main(path: str, *arguments: str) -> None:
     status = script.run([*arguments], umask=umask)
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.signal(-status, signal.SIG_DFL)
+        if -status != signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     sys.exit(status)
 

@@ -192,23 +192,6 @@ def _unrecorded_end(state: RunState, evidence: Evidence) -> RunState:
     return replace(ended, next=_next(ended))
 
 
-def end_of_program(
-    status: int, *, asked_to_pause: bool, asked_to_stop: bool, requeue_code: int | None, output: str
-) -> tuple[str, str | None]:
-    """Return the event and the reason with which the attempt of a user's program ends.
-
-    `status` is its exit status, negative for a signal. The requests are those that it was told
-    before it left; `output` is the end of what it printed.
-    """
-    if asked_to_pause and asked_to_stop:
-        return "failed", "timeout"
-    if asked_to_stop:
-        return "stopped", None
-    if asked_to_pause or (status and status == requeue_code):
-        return "paused", None
-    return ("failed", reason_of_exit(status, output)) if status else ("done", None)
-
-
 def reason_of_exit(status: int, output: str, *, among: Iterable[str] | None = None) -> str:
     """Return the reason of a failure by an exit status and the end of the output."""
     if found := find_reason(output, among=among):

@@ -20,7 +20,7 @@ EXECUTED = (
 MINUTES = (
     r"make (?:demo|demo-lora|test)",
     r"make study NAME=[a-e]-\w+-small",
-    r"bash jobs/(?:pretrain|finetune|command)\.sbatch configs/.+",
+    r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m launch check data/imagenet256-sd",
     r"python -m train (?:score|export|noise|sample|fid) .+",
@@ -62,10 +62,6 @@ ON_A_CLUSTER = {
     r"python -m launch submit configs/sample/\S+ run=logs/RUN": (
         "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
     ),
-    r"python -m launch submit configs/command/\S+ params\.\S+": (
-        "tests/slurm/test_command.py::"
-        "test_a_study_of_ones_own_script_is_queued_requeued_resumed_and_reported"
-    ),
     r"python -m launch submit STUDY --local --yes": (
         "tests/slurm/test_salloc.py::"
         "test_a_study_in_one_allocation_alternates_its_cells_on_one_node"
@@ -78,6 +74,17 @@ ON_A_CLUSTER = {
     ),
     r"python -m launch (?:rerun .+|status\|cancel\|rerun FOLDER)": (
         "tests/slurm/test_studies.py::test_a_crash_rules_nothing_out_and_is_submitted_again"
+    ),
+    r"python -m launch submit my\.sbatch(?: -- .+)?": (
+        "tests/slurm/test_own_script.py::"
+        "test_scripts_leave_the_same_output_state_and_exit_code_as_by_plain_sbatch"
+    ),
+    r"python -m launch submit my\.sbatch --vary .+": (
+        "tests/slurm/test_own_script.py::test_one_value_is_varied_in_every_script"
+    ),
+    r"python -m launch submit my\.sbatch --resume=.+": (
+        "tests/slurm/test_own_script.py::"
+        "test_a_script_near_its_limit_is_requeued_with_its_flags_to_resume"
     ),
     r"python -m launch status last --wait": (
         "tests/slurm/test_tour.py::test_the_first_figure_takes_the_six_lines_of_the_tour"
@@ -104,7 +111,7 @@ ELSEWHERE = {
         "tests/launch/submit/test_local.py::"
         "test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds"
     ),
-    r"env/create\.sh && source env/activate\.sh": (
+    r"env/create\.sh(?: light)? && source env/activate\.sh": (
         "tests/slurm/test_tour.py::test_the_lines_before_a_job_work_in_a_bare_shell"
     ),
     r"AI_TOOLKIT=\S+ env/create\.sh ai-toolkit": (

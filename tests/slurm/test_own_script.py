@@ -21,6 +21,8 @@ from tests.slurm.cluster import Cluster, wait_until
 SCRIPTS = Path(__file__).parent / "batch_scripts"
 ARGUMENTS = {"defaults": ["--extra", "a b"], "arguments": ["model", "--accumulation=4 --x"]}
 REMARK = re.compile(rb"^(?:\d: )?a remark on stderr\n", re.MULTILINE)
+# What Slurm says if the nodes of a first step are not free at once.
+RETRY = re.compile(rb"^srun: (?:Job \d+ step creation|Step created for).*\n", re.MULTILINE)
 # What is varied in each script; None if it is refused, with a part of the sentence.
 VARIED = {"hydra": "optim.lr", "defaults": "LR", "nanogpt": "LR", "python_script": None}
 
@@ -98,7 +100,7 @@ def outputs(folder: Path, job: str) -> dict[str, bytes]:
 
 def plain(content: bytes, folder: Path, job: str) -> bytes:
     """Return output without its job; lines of stderr, which srun carries apart, are at the end."""
-    content = content.replace(str(folder).encode(), b"FOLDER")
+    content = RETRY.sub(b"", content).replace(str(folder).encode(), b"FOLDER")
     content = re.sub(rb"/\S+(?=/slurm_script)", b"COPY", content).replace(job.encode(), b"JOB")
     return REMARK.sub(b"", content) + b"".join(sorted(REMARK.findall(content)))
 

@@ -1,7 +1,6 @@
 """`plan`: when a run or a study would be done, where, and for how much."""
 
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from configs.yaml12 import dump_yaml
 from launch.plan import forecast, signal_lead
 from launch.plan.forecast import ForecastAnswer
 from launch.slurm import client
-from runs.folder import ROOT
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import end, end_all, submitted
 
@@ -231,16 +229,6 @@ def test_cells_without_a_forecast_are_named_and_leave_the_finish_unknown(
     assert not {"run_hours", "finish", "finish_high", "gpu_hours", "gpu_hours_high"} & {*row}
     assert row["gpu_hours_low"] == pytest.approx(2 * 4150 / 3600)
     assert "\n4 runs, done about unknown (" in err
-
-
-def test_a_program_has_no_forecast_and_one_line_says_so(launch, command, monkeypatch) -> None:
-    command("sbatch", "echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2")
-    monkeypatch.setattr(forecast, "ask", ASK)
-    code, out, err = launch("plan", ROOT / "configs" / "studies" / "own-script.yaml", "--json")
-    assert (code, json.loads(out)["placements"][0]["no_forecast"]) == (0, 4)
-    said, total = err.splitlines()
-    assert re.fullmatch(r"no forecast of .*: \S+/softmax.yaml: its kind is .*", said)
-    assert total.startswith("4 runs, done about unknown (")
 
 
 def test_a_study_that_names_no_type_of_gpu_has_no_finish(launch, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import pytest
 
 from configs.schema import Pretrain
 from launch.plan import storage
-from launch.plan.forecast import ForecastAnswer
 from tests.launch.conftest import DIGITS
 from tests.launch.plan.conftest import SMALL, only, subject
 
@@ -32,12 +31,6 @@ def test_one_more_checkpoint_than_are_kept_must_fit(
     assert line.level == level
     if level == "fail":
         assert "a quota leaves" in line.message
-
-
-def test_the_size_of_what_a_users_program_writes_is_said_to_be_unknown() -> None:
-    program = subject(source=DIGITS.parents[1] / "command" / "softmax.yaml")
-    line = only([*storage.room(program, ForecastAnswer(remark="kind command"))])
-    assert (line.level, "unknown" in line.message) == ("warn", True)
 
 
 def test_quotas_are_read(command: Command, tmp_path: Path) -> None:

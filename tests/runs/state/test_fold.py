@@ -7,7 +7,7 @@ import pytest
 from configs.schema import KINDS, keys
 from runs.records import EVENTS
 from runs.state.evidence import Evidence
-from runs.state.fold import NEXT, STATES, TRANSITIONS, WITH_SLURM, end_of_program, fold
+from runs.state.fold import NEXT, STATES, TRANSITIONS, WITH_SLURM, fold
 from runs.state.reasons import failures, reasons
 from runs.state.run_state import GROUPS
 from runs.state.slurm_job import ENDED, SlurmJob
@@ -130,26 +130,6 @@ def test_failures_that_can_pass_are_requeued_after_progress_and_others_are_not()
         after = fold([*records("started"), saved, end]).next
         assert after == ("requeue" if found.passes else "change")
         assert without == (after if found.at_once or not found.passes else "resume")
-
-
-@pytest.mark.parametrize(
-    ("status", "paused", "stopped", "end"),
-    [
-        (0, False, False, ("done", None)),
-        (0, True, False, ("paused", None)),
-        (75, False, False, ("paused", None)),
-        (0, False, True, ("stopped", None)),
-        (-15, True, True, ("failed", "timeout")),
-        (1, False, False, ("failed", "crash")),
-        (-15, False, False, ("failed", "killed")),
-        (-6, False, False, ("failed", "crash")),
-    ],
-)
-def test_a_program_ends_by_its_status_and_the_requests_that_it_was_told(
-    status: int, paused: bool, stopped: bool, end: tuple[str, str | None]
-) -> None:
-    asked = {"asked_to_pause": paused, "asked_to_stop": stopped, "requeue_code": 75}
-    assert end_of_program(status, output="", **asked) == end
 
 
 def test_processes_that_left_without_a_record_have_failed() -> None:
