@@ -252,7 +252,7 @@ def main() -> None:
     options = parser.parse_args()
     scripts = sorted(file for file in options.folder.iterdir() if file.suffix != ".tsv")
     with tempfile.TemporaryDirectory() as name:
-        cluster = Cluster.start(Path(name) / "slurm", lines=["AccountingStorageEnforce=none"])
+        cluster = Cluster.start(Path(name) / "slurm", lines=["AccountingStorageEnforce=nosteps"])
         try:
             (Path(name) / "folders").mkdir()
             rows = list(compare(scripts, cluster, Path(name) / "folders"))

@@ -133,6 +133,8 @@ if [[ ${1-} == light && ! -f $venv/.installed-light ]]; then
   PIP_COMPILE=0 install_set light -r "$root/env/light.txt"
   # Of these only, a virtualenv may hold more.
   rm -rf "$venv"/lib/python3*/site-packages/{scipy,numpy,matplotlib}/{,*/,*/*/}tests
+  # Only the page of TensorBoard uses it, and does without it.
+  "$venv/bin/python" -m pip uninstall --quiet --yes --disable-pip-version-check tensorboard-data-server
   exit
 fi
 install_set light -r "$root/env/light.txt"
