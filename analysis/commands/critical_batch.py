@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
     remark(remarks)
     if found and not found.is_line:
         remark([
-            "undetermined: the samples do not rise along a line over the batch "
-            f"(p = {found.p_line:.2g}), so there is no single critical batch size"
+            "undetermined: the samples do not rise along a line over the batch, so there is no "
+            "single critical batch size"
         ])  # fmt: skip
         return 1
     if not found:
