@@ -2,10 +2,9 @@
 
 import argparse
 
-from analysis.measure.finetune import display_row, finetune_rows, image_rows, of_kind, speedup_rows
+from analysis.measure.finetune import finetune_rows, image_rows, of_kind, speedup_rows
 from analysis.read.find import read_logs
-from analysis.table import put, remark
-from configs.table import text_table
+from analysis.table import put, put_more, remark
 
 EXAMPLE = "ditbench runs --finetune logs/b-lora-1120 logs/b-draw-1120"
 
@@ -20,11 +19,9 @@ def run(args: argparse.Namespace) -> int:
         "speedups": speedup_rows(tuned),
         "drawing": [row for row in drawn if row["image_s"] is not None],
     }
-    if args.json or args.csv:
-        put(tables["runs"], args, json=tables)
-    else:
-        args.rows = tables["runs"]
-        shown = [[display_row(row) for row in rows] for rows in tables.values() if rows]
-        print("\n\n".join(text_table(rows, whole=args.all) for rows in shown))
+    put(tables["runs"], args, json=tables)
+    if not args.csv:
+        put_more(tables["speedups"], args, title="speedup at equal steps")
+        put_more(tables["drawing"], args, title="seconds per image")
     remark(line for log in logs for line in log.remarks)
     return 0 if any(tables.values()) else 1

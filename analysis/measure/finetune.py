@@ -6,16 +6,14 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.cost import cost_rows
-from analysis.measure.speed import SPEED, Arm, attribution, group_arms, judged_speeds, measure_rates
+from analysis.measure.speed import attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate
-from analysis.stats.judge import Judgement
 from analysis.stats.summary import mean_of
 from analysis.study.cells import peak_memory_gb
-from analysis.table import interval_text
-from analysis.verdict import verdict_fields
+from analysis.study.compare import Comparison, compare_arms
 from configs.schema import keys
 from runs.records import is_number
 
@@ -24,8 +22,6 @@ PHASES = ("setup", "load", "quantise", "cache", "train", "data", "save", "sample
 _LEARNT = tuple(
     f"{of}_{name}" for of in ("held_out", "validation") for name in ("loss", "gain", "gain_95")
 )
-# What a reader asks for first; a manifest has `images_in_set` and `engine`.
-_FOR_PROGRAMS = ("high", "word", "unit", "n", "comparisons", "why")
 LABELS = {info.name: info.label for info in keys("finetune").values() if info.label is not None}
 SETTINGS = {"engine": "engine"} | LABELS | {"images_in_set": "images", "seed": "seed"}
 # Seconds before the first image of an inference run, and of that image.
@@ -91,25 +87,29 @@ def _phases(log: RunLog) -> dict[str, float | None]:
 
 
 def speedup_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
-    """Return each arm against the first one of equally many steps, if their devices differ."""
-    measured = measure_rates(logs)
+    """Return each arm against the first one of equally many steps, if their devices differ.
+
+    They are compared as `compare` compares all arms of the runs.
+    """
+    every = group_arms(measure_rates(logs))
     found = []
-    for steps in sorted({planned_steps(log) or 0 for log in logs}):
-        arms = group_arms([run for run in measured if (planned_steps(run.log) or 0) == steps])
-        first = device(arms[0].runs[0].log)
-        arms = [arms[0], *(arm for arm in arms if device(arm.runs[0].log) != first)]
-        judged = zip(arms[1:], judged_speeds(arms)[1:], strict=True)
-        found += [_speedup_row(steps, arms[0], arm, verdict) for arm, verdict in judged]
+    for steps in sorted({planned_steps(arm.runs[0].log) or 0 for arm in every}):
+        base, *others = (arm for arm in every if (planned_steps(arm.runs[0].log) or 0) == steps)
+        first = device(base.runs[0].log)
+        arms = [base, *(arm for arm in others if device(arm.runs[0].log) != first)]
+        judged = compare_arms(arms, [], quality=False, as_cells=len(every) > 2)
+        found += [_speedup_row(steps, one) for one in judged]
     return found
 
 
-def _speedup_row(steps: int, base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
+def _speedup_row(steps: int, found: Comparison) -> dict[str, Any]:
+    base, arm = found.base, found.arm
     return {
         "steps": steps,
         "base": f"{device(base.runs[0].log)}: {base.name}",
         "against": f"{device(arm.runs[0].log)}: {arm.name}",
         "clock": arm.runs[0].clock,
-        **verdict_fields(found, SPEED, base=base.name, arm=arm.name),
+        **found.fields(),
         "of": attribution(base, arm),
     }
 
@@ -142,22 +142,6 @@ def image_rows(logs: Sequence[RunLog]) -> list[dict[str, Any]]:
         for log in logs
     ]
     return sorted(found, key=lambda row: (str(row["device"]), row["run"]))
-
-
-def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for people, with its interval in one column."""
-    found: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "low":
-            found["95 %"] = interval_text(row["low"], row["high"], ".4g") or None
-        elif name.endswith("_gain"):
-            half = row[f"{name}_95"]
-            found[name] = None if None in (value, half) else f"{value:.4g} ± {half:.2g}"
-        elif name == "verdict":
-            found[name] = row["word"]
-        elif name not in _FOR_PROGRAMS and not name.endswith("_gain_95"):
-            found[name] = value
-    return found
 
 
 def settings(log: RunLog) -> dict[str, str]:

@@ -11,8 +11,7 @@ from analysis.observations import group_alike, is_repeat, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, one_sample, refused
 from analysis.stats.intervals import Floats, blocks_mean, estimate_fields, seeds_needed
-from analysis.stats.judge import judge
-from analysis.verdict import verdict_fields
+from analysis.verdict import against_first
 
 # The margin of equivalent distances.
 MARGIN = 0.02
@@ -62,12 +61,14 @@ def quality_rows(arms: Sequence[Quality], *, margin: float) -> list[dict[str, An
     with the interval over trainings, on which the verdict rests.
     """
     quantity = replace(FID, margin=margin)
-    (judged,) = judge(([quality_contrast(arms[0], arm) for arm in arms[1:]], quantity))
+    base, *others = arms
+    contrasts = [quality_contrast(base, arm) for arm in others]
+    verdicts = against_first(contrasts, quantity, names=[arm.name for arm in arms])
     return [
         _row(arm)
-        | verdict_fields(found, quantity, base=arms[0].name, arm=arm.name)
-        | {"seeds_needed": None if found is None else _seeds_needed(arms[0], arm, 1 + margin)}
-        for arm, found in zip(arms, [None, *judged], strict=True)
+        | verdict
+        | {"seeds_needed": None if arm is base else _seeds_needed(base, arm, 1 + margin)}
+        for arm, verdict in zip(arms, verdicts, strict=True)
     ]
 
 

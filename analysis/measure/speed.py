@@ -22,7 +22,6 @@ from analysis.stats.contrast import (
     refused,
 )
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.judge import Judgement, judge
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
 from analysis.stats.summary import MIN_SEGMENT, MIN_VALUES, Mean, Summary, ratio_of_means, summarise
 
@@ -188,11 +187,10 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     return [Arm(runs=tuple(group)) for group in groups]
 
 
-def judged_speeds(arms: Sequence[Arm]) -> list[Judgement | None]:
-    """Return the verdict on each arm against the first, which has none itself."""
+def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
+    """Return the contrasts of all arms but the first with the first."""
     common = scatter_of_cells(arms)
-    found = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
-    return [None, *judge((found, SPEED))[0]]
+    return [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
 
 
 def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:

@@ -4,19 +4,16 @@
 line, fitted by least squares with weights from the scatter of the repeats.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from analysis.stats.intervals import Estimate, Floats
 
 DRAWS = 2000
-# How far from 1 the exponent of the batch may be: a smaller deviation changes B_crit by little, a
-# larger one is too much whether or not it is significant.
-SMALL_BEND, LARGE_BEND = 0.05, 0.15
+# How far from 1 the exponent of the batch may be: so little changes B_crit by little.
+BEND = 0.15
 # With at least this many runs a batch size has its own scatter, otherwise the pooled one.
 MIN_RUNS_FOR_OWN_SCATTER = 15
 
@@ -82,8 +79,7 @@ def _fits_line(batches: Floats, runs: Sequence[Floats]) -> bool:
 
     each = np.repeat(batches, [len(values) for values in runs])
     logs = np.log(np.concatenate(list(runs)))
-    freedom = len(logs) - 3
-    if len(batches) < 3 or freedom < 2:
+    if len(batches) < 3 or len(logs) < 5:
         return True
 
     def model(batch: Floats, least: float, critical: float, exponent: float) -> Floats:
@@ -91,12 +87,10 @@ def _fits_line(batches: Floats, runs: Sequence[Floats]) -> bool:
 
     start = [float(logs.min()), float(np.log(batches).mean()), 1.0]
     try:
-        best, covariance = curve_fit(model, each, logs, p0=start)
+        best, _ = curve_fit(model, each, logs, p0=start)
     except RuntimeError:  # no curve of this kind fits
         return False
-    away, error = abs(float(best[2]) - 1), math.sqrt(float(covariance[2, 2]))
-    is_odd = away > SMALL_BEND and away > float(stdtrit(freedom, 0.975)) * error
-    return away <= LARGE_BEND and not is_odd
+    return abs(float(best[2]) - 1) <= BEND
 
 
 def _variance_about(fitted: Floats, means: Floats) -> Floats:

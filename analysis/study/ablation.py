@@ -211,10 +211,9 @@ def effect_rows(
     found: Sequence[Effect], changes: Sequence[Interaction]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per effect and a row per interaction, whose verdicts share one error."""
-    tables = [([one.contrast], METRICS[one.metric]) for one in found]
-    tables += [([one.contrast], METRICS[one.metric]) for one in changes]
-    judged = judge(*tables)
-    verdicts = [verdict for [verdict] in judged]
+    pairs = [(one.contrast, METRICS[one.metric]) for one in found]
+    pairs += [(one.contrast, METRICS[one.metric]) for one in changes]
+    verdicts = judge(pairs)
     effects = zip(found, verdicts[: len(found)], strict=True)
     rest = zip(changes, verdicts[len(found) :], strict=True)
     return [_effect_row(*pair) for pair in effects], [_interaction_row(*pair) for pair in rest]

@@ -245,6 +245,7 @@ def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_pat
     page = (tmp_path / "report.html").read_text()
     assert '<section id="noise">' in page
     assert "checkpoints, step 100" in page
+    assert page.count("determined</td>") == 8
     assert '<section id="speed">' not in page
 
 
