@@ -38,5 +38,5 @@ def run(args: argparse.Namespace) -> int:
         from analysis.study.plots import effects_figure
 
         with writing(args.plot):
-            save(effects_figure(found, study), args.plot)
+            save(effects_figure(found), args.plot)
     return 0 if found else 1

@@ -68,12 +68,6 @@ class Interaction:
     pairs: int
     contrast: Contrast
 
-    @property
-    def ratio(self) -> Estimate | None:
-        """The geometric mean over the pairs."""
-        mean = self.contrast.mean
-        return mean.estimate().map(math.exp) if mean else None
-
 
 def effects(study: StudyRuns) -> list[Effect]:
     """Return the effect of every level against the factor's first one, for every metric."""
@@ -228,8 +222,7 @@ def _effect_row(effect: Effect, verdict: Judgement) -> dict[str, Any]:
         "from": effect.before,
         "to": effect.after,
         "pairs": len(effect.pairs),
-        "percent": _percent_change(effect.ratio),
-        **verdict_fields(verdict, METRICS[effect.metric], base=base, arm=arm),
+        **_verdict_fields(verdict, effect.metric, base, arm),
         "median_percent": 100 * (effect.median - 1) if effect.pairs else None,
         "influence_percent": None if effect.influence is None else 100 * effect.influence,
         "unlike": ", ".join(pair.after.name for pair in effect.unlike) or None,
@@ -248,10 +241,12 @@ def _interaction_row(found: Interaction, verdict: Judgement) -> dict[str, Any]:
         "from": found.levels[0],
         "to": found.levels[1],
         "pairs": found.pairs,
-        "percent": _percent_change(found.ratio),
-        **verdict_fields(verdict, METRICS[found.metric], base=base, arm=arm),
+        **_verdict_fields(verdict, found.metric, base, arm),
     }
 
 
-def _percent_change(ratio: Estimate | None) -> float | None:
-    return None if ratio is None else 100 * (ratio.value - 1)
+def _verdict_fields(verdict: Judgement, metric: str, base: str, arm: str) -> dict[str, Any]:
+    """Return the change in percent, then the fields of the verdict."""
+    fields = verdict_fields(verdict, METRICS[metric], base=base, arm=arm)
+    ratio = fields["ratio"]
+    return {"percent": None if ratio is None else 100 * (ratio - 1)} | fields

@@ -1,4 +1,4 @@
-"""Plot a study: its cells, the change by each factor, scaling, and curves over the batch size."""
+"""Plot a study: its cells, the change by each factor, and scaling."""
 
 from collections.abc import Mapping, Sequence
 from textwrap import fill, shorten
@@ -10,16 +10,13 @@ from matplotlib.figure import Figure
 
 from analysis.measure.scaling import ScalingCurve
 from analysis.plot import figure_of, legend, plain
-from analysis.study.ablation import Effect, other_levels
-from analysis.study.cells import METRICS, Levels, StudyRuns
+from analysis.study.ablation import Effect
+from analysis.study.cells import METRICS
 from analysis.table import interval_text
 from configs.table import heading
 
 NAMES = {"images_per_s": "images per second", "gpu_gb": "peak memory"}
 MAX_LABEL = 60
-# A legend of more lines is not readable.
-MAX_LEGEND = 8
-BATCH = ("train.global_batch", "train.micro_batch")
 
 
 def cells_figure(
@@ -59,16 +56,13 @@ def cells_figure(
     return figure
 
 
-def effects_figure(found: Sequence[Effect], study: StudyRuns) -> Figure:
-    """Return a panel per metric (a dot per pair, mean and interval), and curves over batch."""
+def effects_figure(found: Sequence[Effect]) -> Figure:
+    """Return a panel per metric: a dot per pair of cells, the mean of each effect, its interval."""
     metrics = [metric for metric in METRICS if any(effect.metric == metric for effect in found)]
-    batch = next((f for f in study.factors if f.split(" + ")[0] in BATCH), None)
-    rows = max(1, len(metrics)) * (2 if batch else 1)
+    rows = max(1, len(metrics))
     figure, panels = figure_of(rows=rows, height=1.2 + 2.4 * rows)
-    for number, metric in enumerate(metrics):
-        _dots(panels[number], [effect for effect in found if effect.metric == metric], metric)
-        if batch:
-            _curves(panels[len(metrics) + number], study, study.factors.index(batch), metric)
+    for panel, metric in zip(panels, metrics, strict=False):
+        _dots(panel, [effect for effect in found if effect.metric == metric], metric)
     return figure
 
 
@@ -94,26 +88,6 @@ def _dots(axes: Axes, effects: Sequence[Effect], metric: str) -> None:
 def _short(text: str) -> str:
     """Return a label short enough for the plot: keys that vary together make long ones."""
     return plain(shorten(text, MAX_LABEL, placeholder=" ..."))
-
-
-def _curves(axes: Axes, study: StudyRuns, index: int, metric: str) -> None:
-    """Plot a metric over the batch size, one line per setting of all other factors."""
-    lines: dict[Levels, list[tuple[float, float]]] = {}
-    for cell in study.cells:
-        if metric in cell.measured and cell.levels[index].isdigit():
-            point = (float(cell.levels[index]), cell.measured[metric])
-            lines.setdefault(other_levels(cell.levels, index), []).append(point)
-    for rest, points in lines.items():
-        label = _short(", ".join(rest)) if len(lines) <= MAX_LEGEND else None
-        axes.plot(*zip(*sorted(points), strict=True), "o-", lw=1, ms=3, label=label)
-    if 1 < len(lines) <= MAX_LEGEND:
-        title = _short(", ".join(other_levels(study.factors, index)))
-        axes.legend(title=title, fontsize=7, title_fontsize=7, frameon=False)
-    batches = sorted({x for points in lines.values() for x, _ in points})
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(batches, [f"{batch:g}" for batch in batches])
-    axes.set_xlabel("batch")
-    axes.set_ylabel(NAMES[metric])
 
 
 def scaling_figure(curves: Sequence[ScalingCurve]) -> Figure:
