@@ -41,9 +41,9 @@ def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
 def compare_arms(
     arms: Sequence[Arm], losses: Sequence[Compared], *, quality: bool, as_cells: bool
 ) -> list[Comparison]:
-    """Return the comparisons of each arm but the first: speed, `losses`, and FID if both have it.
+    """Return the comparisons of each arm but the first in speed and `losses`.
 
-    An evaluation counts if both arms have it, the training loss if both train. Two runs are
+    With `quality` also in FID, and only in what both arms have. Two runs are
     compared as they are. A single run `as_cells` stands for its cell, and its interval allows for
     the scatter between runs.
     """
@@ -55,7 +55,7 @@ def compare_arms(
         made += [
             (arm, one.quantity, loss_contrast(sides[0], sides[1], one))
             for one in losses
-            if _have(one.of, sides)
+            if not quality or _have(one.of, sides)
         ]
         distances = [quality_of(side) for side in sides] if quality else [None]
         if distances[0] is not None and distances[-1] is not None:
