@@ -50,7 +50,7 @@ def against_first(
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], *, prefix: str = "") -> list[str]:
     """Return the sentences of the rows that carry a judgement, fit for a terminal."""
-    return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}verdict")]
+    return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}word")]
 
 
 def sentence(found: Judgement, quantity: Quantity, *, base: str, arm: str) -> str:

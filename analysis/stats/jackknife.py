@@ -9,12 +9,15 @@ from scipy.special import stdtrit
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.summary import MIN_VALUES, effective_number
 
+# Fewer rows do not show their autocorrelation, and count as independent.
+FEWEST_CORRELATED = 30
+
 
 def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
     """Return a function of the sums of `columns` [n, m], with Student's jackknife interval.
 
     `of` maps sums [..., m] to values [...] (Efron & Tibshirani 1993, chapter 11). Successive rows
-    may be autocorrelated: they count as as many as the influence of each on the value tells.
+    may be autocorrelated: the influence of each on the value tells how many they count as.
     """
     n, whole = len(columns), columns.sum(axis=0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -25,9 +28,10 @@ def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
     influence = without - without.mean()
     if not np.isfinite(influence).all():
         return Estimate(value=value)
-    effective = effective_number(influence)
-    # As of a mean (`mean_of`): few independent values determine it, and scatter less about it.
-    variance = (n - 1) * float(influence @ influence) / max(1 - 1 / effective, 0.5)
-    error = math.sqrt(variance / effective)
+    error, effective = math.sqrt((n - 1) / n * float(influence @ influence)), float(n)
+    if n >= FEWEST_CORRELATED:
+        # As of a mean (`mean_of`): few independent values determine it, and scatter less about it.
+        effective = effective_number(influence)
+        error *= math.sqrt(n / effective / max(1 - 1 / effective, 0.5))
     half = float(stdtrit(effective - 1, 0.975) * error)
     return Estimate(value=value, low=value - half, high=value + half)
