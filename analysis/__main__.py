@@ -23,7 +23,7 @@ COMMANDS = {
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
-    "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
+    "audit": "claims in a YAML file, recomputed from their runs",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
 }
 # Other views of what a command reads, each with a module and options of its own.
