@@ -39,9 +39,8 @@ VIEWS = {
         "fid": "quality of samples by arms: FID at infinity and KID",
     },
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
-    "export": {"figure": "a figure for a paper as PDF or SVG, with its caption"},
 }
-_IN_FILES = ("archive", "export", "figure", "formats")
+_IN_FILES = ("archive", "export", "formats")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks

@@ -15,7 +15,7 @@ EXAMPLE = "ditbench cells logs/layouts-1120 --ablation --plot effects.svg"
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the plot."""
     parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="draw the effects: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="draw the effects: .png, .svg or .pdf"
     )
 
 

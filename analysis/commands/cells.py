@@ -7,7 +7,6 @@ from analysis.measure.loss import Compared
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, hardware_text
-from analysis.study.power import power_text
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -32,10 +31,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
-    parser.add_argument(
-        "--difference", type=share, metavar="SHARE", help="say how many repeats and steps of runs "
-        "like these show this difference, such as 0.02",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,8 +50,6 @@ def run(args: argparse.Namespace) -> int:
     put(rows, args, json={"cells": rows, "on": hardware}, drop=DROP, judged="speed")
     if not (args.json or args.csv):
         print(f"\non {hardware}" if hardware else "\nno run recorded its hardware")
-    if args.difference:
-        remark(power_text(logs, of=args.of, difference=args.difference))
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
     remark(line for log in logs for line in log.remarks)
     return 0

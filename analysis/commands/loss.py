@@ -42,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--exact", action="store_true", help="exit 1 if any loss at a common step differs"
     )
     parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="also draw the curves: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="also draw the curves: .png, .svg or .pdf"
     )
 
 

@@ -29,7 +29,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scope", metavar="NAME", help="print this scope only: whole, adaln, ...")
     parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png, .svg or .pdf"
     )
 
 

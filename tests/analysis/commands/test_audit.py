@@ -8,6 +8,7 @@ from analysis.__main__ import main
 from analysis.audit.claims import parse_value
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
+
 @pytest.fixture
 def audit(tmp_path, capsys):
     """The exit code and claims of `audit --json` on a file of this text."""

@@ -78,8 +78,6 @@ def test_the_verdict_is_on_the_scatter_between_seeds(levels: list[float], word: 
 
     _, row = quality_rows([arm([20.0, 20.1, 19.95]), arm(levels)], margin=0.02)
     assert row["word"] == word
-    # A spread of 0.4 % shows 2 % with two seeds, one of 15 % not with a hundred.
-    assert {"undetermined": 100, "same": 0}.get(word, 0) < (row.get("seeds_needed") or 2)
 
 
 def planted(folder: Path, number: int, seed: int, level: float, mlp: str, **facts: Any) -> None:
