@@ -29,7 +29,6 @@ COMMANDS = {
 # Other views of what a command reads, each with a module and options of its own.
 VIEWS = {
     "runs": {
-        "finetune": "fine-tuning runs by device and steps, and seconds per image",
         "formats": "how the logs under a path are read; without a path all formats of logs",
     },
     "cells": {

@@ -21,7 +21,7 @@ while it runs
   cancel    cancel runs or a study; running runs save first
   rerun     resubmit failed runs
 afterwards
-  runs      one row per run; --finetune: by device; --formats: logs read
+  runs      one row per run; --detect: what went wrong; --formats: logs read
   compare   speed, loss and quality of two runs or arms: one verdict each
   speed     rates and speedups, with intervals
   loss      is the loss the same?

@@ -15,7 +15,7 @@ from typing import Any
 from PIL import Image
 
 from analysis.measure.differences import yaml_text
-from analysis.measure.finetune import device, planned_steps
+from analysis.read.machine import gpu
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, section, text
 from configs.checks.captions import fill_trigger, read_text
@@ -258,5 +258,5 @@ def _title(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
 
 
 def _facts(log: RunLog) -> list[str]:
-    steps, where = planned_steps(log), device(log)
-    return [part for part in (where, f"{steps} steps" if steps else None) if part]
+    steps = (log.config or {}).get("train.steps")
+    return [part for part in (gpu(log.facts), f"{steps} steps" if steps else None) if part]

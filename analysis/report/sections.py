@@ -10,8 +10,8 @@ from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
 from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
-from analysis.measure import finetune, speed_table
 from analysis.measure import loss as losses
+from analysis.measure import speed_table
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
@@ -39,11 +39,6 @@ FEWEST_CELLS = 3
 MOST_FINDINGS = 200
 # The default of `analysis noise`.
 STAGES = 10
-_LEARNT = (
-    "Gain: by how much the LoRA reduces the loss at fixed times and noise, with a 95 % interval; "
-    "on training images (validation) it shows that something was learned, on held-out ones that "
-    "it holds for others."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,42 +202,6 @@ def remarks(study: ComparedArms) -> list[str]:
     return [*told, *factor_remarks(firsts, compared)]
 
 
-def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
-    """Return what was learned at what cost, seconds by phase, and speedups at equal steps."""
-    tuned = finetune.of_kind(logs, "finetune")
-    if not tuned:
-        return ""
-    settings = {log.name: finetune.settings(log) for log in tuned}
-    common = set.intersection(*(set(known.items()) for known in settings.values()))
-    rows = []
-    for row in finetune.finetune_rows(tuned):
-        own = [words for name, words in settings[row["run"]].items() if (name, words) not in common]
-        rows.append(for_people(row | {"settings": ", ".join(own) or None}))
-    # Phases are below, among the speeds of all runs.
-    hidden = (*(f"{name}_s" for name in finetune.PHASES), "wall_s", "done", "engine", "clock")
-    shared = [words for name, words in settings[tuned[0].name].items() if (name, words) in common]
-    ratios = list(map(for_people, finetune.speedup_rows(tuned)))
-    alone = "No speedup: no two runs have the same number of steps on different devices."
-    return section(
-        "finetune",
-        "Fine-tuning",
-        aside(f"All: {', '.join(shared)}.") if shared else "",
-        table([_without(hidden, row) for row in rows]),
-        aside(_LEARNT) if any(row.get("validation_gain") for row in rows) else "",
-        "<h3>Speedup at equal steps</h3>" + table(ratios) if ratios else aside(alone),
-        recomputed("runs", "--finetune", logs=tuned, beside=beside),
-    )
-
-
-def drawing(logs: Sequence[RunLog]) -> str:
-    """Return seconds per image, of inference runs and of samples during training."""
-    drew = [*finetune.of_kind(logs, "infer"), *finetune.of_kind(logs, "finetune")]
-    found = (row for row in finetune.image_rows(drew) if row["image_s"] is not None)
-    rows = list(map(for_people, found))
-    told = aside("Medians over images, without loading, warm-up and the first image of a start.")
-    return section("images", "Seconds per image", table(rows), told) if rows else ""
-
-
 def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
     """Return B_simple by checkpoint, and by bins of t if they were measured."""
     rows: list[dict[str, Any]] = []
@@ -313,14 +272,12 @@ def study_sections(
         return part(study) if study else ""
 
     first = {
-        "finetune": fine_tuning(logs, beside),
         "verdicts": of_study(verdicts),
         "decisions": decisions(logs, beside),
         "cells": of_study(cells),
         "effects": of_study(factor_effects),
         "quality": of_study(quality),
         "noise": gradient_noise(logs, beside),
-        "images": drawing(logs),
     }
     second = {
         "speed": of_study(speed),

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.finetune import seconds_per_image
 from analysis.measure.loss import Compared, final_loss
 from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, pooled_rate
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import one_sample
-from analysis.study.cells import factors_of, peak_memory_gb
+from analysis.study.cells import factors_of, peak_memory_gb, seconds_per_image
 from analysis.study.compare import Comparison, compare_arms
 from analysis.verdict import verdict_fields
 

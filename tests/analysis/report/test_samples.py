@@ -119,10 +119,8 @@ def test_a_large_image_becomes_a_small_jpeg_and_a_small_one_keeps_its_pixels(
     assert small.suffix == "png"
 
 
-def test_the_report_shows_samples_first_and_then_what_was_learned(
-    runs: list[str], tmp_path: Path
-) -> None:
+def test_the_report_shows_samples_before_verdicts(runs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     assert main(["report", *runs, "--out", str(out)]) == 0
-    assert out.read_text().index('id="samples"') < out.read_text().index('id="finetune"')
+    assert out.read_text().index('id="samples"') < out.read_text().index('id="verdicts"')
     assert out.read_text().count("data:image/png") == 8
