@@ -96,7 +96,12 @@ def for_people(row: Row, *, judged: str = "") -> dict[str, Any]:
             continue  # as people take for granted
         else:
             of = "" if after == "low" and after not in of_judgement else f"{name}_"
-            out[_LABELS.get(name, name)] = _cell(name, row, f"{of}low", f"{of}high")
+            ends = {
+                end: f"{of}{end}" for end in ("low", "high") if f"{of}{end}" not in of_judgement
+            }
+            out[_LABELS.get(name, name)] = _cell(
+                name, row, ends.get("low", ""), ends.get("high", "")
+            )
     return out
 
 

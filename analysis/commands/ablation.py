@@ -1,7 +1,6 @@
 """`cells --ablation`: main effects and interactions of a study's factors."""
 
 import argparse
-import math
 
 from analysis.commands import plot_file, writing
 from analysis.read.find import read_logs
@@ -27,10 +26,6 @@ def run(args: argparse.Namespace) -> int:
     put(rows, args, json={"effects": rows, "interactions": others})
     if not args.csv:
         put_more(others, args, title="how an effect changes with another factor")
-    for effect in found:
-        for pair in effect.unlike:
-            change = 100 * math.expm1(pair.change)
-            remark([f"{pair.after.name}: {change:+.0f} % by {effect.factor}, unlike its siblings"])
     remark(study.remarks)
     if args.plot:
         # matplotlib takes half a second to import.

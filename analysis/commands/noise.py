@@ -16,6 +16,8 @@ from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
+# The columns to leave out first of a table that is too wide.
+DROP = ("seconds", "g2", "s")
 EXAMPLE = "ditbench noise logs/digits-1120 --plot noise.png"
 
 
@@ -51,9 +53,8 @@ def run(args: argparse.Namespace) -> int:
     table = [row for log, stages in found for row in noise_rows(log, stages)]
     if args.scope:
         table = [row for row in table if row["scope"] == args.scope]
-    put(
-        by_step(table) if args.by_step else table, args, json=trees[0] if len(trees) == 1 else trees
-    )
+    shown, tree = by_step(table) if args.by_step else table, trees[0] if len(trees) == 1 else trees
+    put(shown, args, json=tree, drop=DROP)
     for log, stages in found:
         remark(noise_remarks(log, stages))
     if args.plot:

@@ -129,9 +129,9 @@ def factor_effects(study: ComparedArms) -> str:
         "effects",
         "Effects of the factors",
         *(_effects_of(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)),
-        table([for_people(_rounded(row)) for row in rows]),
+        table(list(map(for_people, rows))),
         "<h3>How an effect changes with another factor</h3>" if changes else "",
-        table([for_people(_rounded(row)) for row in changes]) if changes else "",
+        table(list(map(for_people, changes))) if changes else "",
         aside(rule),
         recomputed("cells", "--ablation", logs=known, beside=study.beside),
     )
@@ -139,21 +139,13 @@ def factor_effects(study: ComparedArms) -> str:
 
 def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
     drawn = [
-        Range(name=f"{row['factor']}: {row['from']} to {row['to']}", value=1 + row["percent"] / 100,
+        Range(name=f"{row['factor']}: {row['from']} to {row['to']}", value=row["ratio"],
               low=row["low"], high=row["high"])
         for row in rows
-        if row["metric"] == metric and row["percent"] is not None
+        if row["metric"] == metric
     ]  # fmt: skip
     unit = f"{metric}, times that of the first level"
     return figure(ranges(drawn, unit, reference=1), "Means over pairs of cells")
-
-
-def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Round percents to a tenth; more digits would be noise."""
-    return {
-        name: f"{value:+.1f}" if name.endswith("percent") and value is not None else value
-        for name, value in row.items()
-    }
 
 
 def quality(study: ComparedArms) -> str:

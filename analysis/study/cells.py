@@ -29,15 +29,10 @@ Levels = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CellRuns:
-    """The runs of one combination of levels; a metric is absent if no run measured it.
+    """The runs of one combination of levels; a metric is absent if no run measured it."""
 
-    `out_of_memory` is true if every run failed for that reason: the cell is censored, not missing.
-    """
-
-    name: str
     levels: Levels
     measured: Mapping[str, float]
-    out_of_memory: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,14 +121,12 @@ def _cell(levels: Levels, runs: Sequence[RunLog]) -> CellRuns:
     }
     measured = {metric: [value for value in seen if value] for metric, seen in values.items()}
     return CellRuns(
-        name=runs[0].name,
         levels=levels,
         measured={
             metric: math.exp(float(np.mean(np.log(seen))))
             for metric, seen in measured.items()
             if seen
         },
-        out_of_memory=all(run.state.is_out_of_gpu_memory for run in runs),
     )
 
 

@@ -26,20 +26,17 @@ def effects_figure(found: Sequence[Effect]) -> Figure:
 
 
 def _dots(axes: Axes, effects: Sequence[Effect], metric: str) -> None:
-    shown = [effect for effect in effects if effect.pairs]
-    for y, effect in enumerate(shown):
-        changes = 100 * np.expm1([pair.change for pair in effect.pairs])
-        colours = ["C3" if pair in effect.unlike else "C0" for pair in effect.pairs]
-        axes.scatter(changes, np.full(len(changes), y), s=14, c=colours, alpha=0.6)
-        ratio = effect.ratio
-        if ratio is None:
+    for y, effect in enumerate(effects):
+        changes = 100 * np.expm1([*effect.changes.values()])
+        axes.scatter(changes, np.full(len(changes), y), s=14, alpha=0.6)
+        if (mean := effect.contrast.mean) is None:
             continue
+        ratio = mean.estimate()
         if ratio.low is not None and ratio.high is not None:
-            ends = [100 * (ratio.low - 1), 100 * (ratio.high - 1)]
-            axes.plot(ends, [y, y], lw=4, alpha=0.4, color="C0")
-        axes.plot(100 * (ratio.value - 1), y, "|", ms=14, color="black")
-    axes.set_yticks(range(len(shown)))
-    axes.set_yticklabels([_short(f"{e.factor}: {e.before} to {e.after}") for e in shown])
+            axes.plot(100 * np.expm1([ratio.low, ratio.high]), [y, y], lw=4, alpha=0.4, color="C0")
+        axes.plot(100 * np.expm1(ratio.value), y, "|", ms=14, color="black")
+    axes.set_yticks(range(len(effects)))
+    axes.set_yticklabels([_short(f"{e.factor}: {e.before} to {e.after}") for e in effects])
     axes.axvline(0, lw=0.8, color="black")
     axes.set_xlabel(f"% change of {NAMES[metric]}")
 
