@@ -5,7 +5,6 @@ import importlib
 import sys
 from dataclasses import replace
 
-from analysis.table import failing, parse_condition, remark
 from configs.errors import ConfigError, Unreadable
 from configs.terminal import guarded
 from runs.lookup import look_up
@@ -53,6 +52,8 @@ exit codes: 0 good, 1 no, 2 misuse"""
 def main(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     args = _parser(arguments).parse_args(arguments)
+    # numpy takes longer to import than --help takes to answer.
+    from analysis.table import failing, parse_condition, remark
 
     def act() -> int:
         try:

@@ -63,6 +63,8 @@ def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
 
 def read_claims(path: Path) -> list[Claim]:
     """Read claims from YAML: a list, or a mapping with `claims`; runs are relative to the file."""
+    if not path.is_file():
+        raise Unreadable(f"{path}: no such file with claims")
     try:
         tree = parse_yaml(read_text(path, most=LARGEST_FILE), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
