@@ -28,7 +28,7 @@ COMMANDS = {
 # Other views of what a command reads, each with a module and options of its own.
 VIEWS = {
     "runs": {
-        "formats": "how the logs under a path are read; without a path all formats of logs",
+        "formats": "how the logs under a path are read",
     },
     "cells": {
         "ablation": "main effects and interactions of the study's factors",
@@ -106,9 +106,8 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):
         module.options(command)
-    count = "*" if chosen == "formats" else "+"
     command.add_argument(
-        "paths", nargs=count, metavar="PATH", help="run folders or their names, logs, or folders"
+        "paths", nargs="+", metavar="PATH", help="run folders or their names, logs, or folders"
     )
     output = command.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON")

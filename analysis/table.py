@@ -22,8 +22,8 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     ">": operator.gt,
 }
 # Shares that people read as percent, and names that they know better.
-_PERCENT = ("mfu", "hfu", "mfu_naive_6n", "host_bound", "useful", "energy_share")
-_LABELS = {"mfu": "MFU", "hfu": "HFU", "mfu_naive_6n": "by 6N", "host_bound": "host-bound"}
+_PERCENT = ("mfu", "hfu", "host_bound", "useful", "energy_share")
+_LABELS = {"mfu": "MFU", "hfu": "HFU", "host_bound": "host-bound"}
 # Sentences below a table; --json has all.
 MOST_LINES = 8
 _FORM = re.compile(r"\s*([\w ./%-]+?)\s*(<=|>=|==|!=|<|>)\s*(.+?)\s*")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.differences import differences, independent, yaml_text
-from analysis.measure.mfu import hfu, mfu, naive_mfu
+from analysis.measure.mfu import hfu, mfu
 from analysis.measure.speed import SPEED, Arm, pooled_rate, speed_contrasts
 from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.verdict import against_first
@@ -61,12 +61,11 @@ def _host_bound(arm: Arm) -> float | None:
 
 
 def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:
-    """Return the share of the peak, counted in three ways."""
+    """Return the share of the peak, counted in two ways."""
     log, images_per_s = arm.runs[0].log, _images_per_s(arm, rate)
     return {
         "mfu": mfu(log, images_per_s),
         "hfu": hfu(log, images_per_s),
-        "mfu_naive_6n": naive_mfu(log, images_per_s),
     }
 
 

@@ -16,7 +16,7 @@ from analysis.measure.differences import yaml_text
 from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
-from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
@@ -76,7 +76,7 @@ def verdicts(study: ComparedArms) -> str:
         own = [one.fields()["verdict"] for one in study.found if one.arm is arm]
         told = [*own, attribution(base, arm)]
         words = "<br>".join(text(one) for one in told if one)
-        lines.append(f"<li><b>{text(arm_in_words(base, arm))}</b><br>{words}</li>")
+        lines.append(f"<li><b>{text(arm.name)}</b><br>{words}</li>")
     listed = f'<ul class="verdicts">{"".join(lines)}</ul>'
     return section("verdicts", "Verdicts", listed, _again(study)) if lines else ""
 

@@ -66,20 +66,6 @@ def test_an_image_of_another_run_is_not_shown(runs: list[str]) -> None:
     assert "step-000000500.png was drawn by somebody-elses: not shown" in shown
 
 
-def test_the_training_image_with_the_prompt_as_its_caption_stands_first(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    Image.new("RGB", (32, 32), "red").save(data / "a.png")
-    (data / "a.txt").write_text("a thing at sea\n")
-    folder = tuned(tmp_path / "run", gpu=A40, steps=500, steps_per_s=1)
-    config = folder / "config.yaml"
-    config.write_text(config.read_text().replace("folder: /d", f"folder: {data}"))
-    (grid,) = grids([str(folder)])
-    assert grid.image == data / "a.png"
-    shown = section([str(folder)])
-    assert shown.index('alt="training image"') < shown.index('data-step="0"')
-
-
 def test_many_runs_have_their_first_and_last_steps_and_what_is_left_out_is_said(
     runs: list[str], tmp_path: Path
 ) -> None:
