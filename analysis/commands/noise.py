@@ -9,7 +9,6 @@ from analysis.gradient_noise.table import (
     noise_by_stage,
     noise_remarks,
     noise_rows,
-    run_dict,
 )
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
@@ -49,12 +48,10 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"{args.paths[0]}: no run in it")
     logs = [read_noise(run, stages=args.stages) for run in runs]
     found = [(log, noise_by_stage(log)) for log in logs]
-    trees = [run_dict(log, stages) for log, stages in found]
     table = [row for log, stages in found for row in noise_rows(log, stages)]
     if args.scope:
         table = [row for row in table if row["scope"] == args.scope]
-    shown, tree = by_step(table) if args.by_step else table, trees[0] if len(trees) == 1 else trees
-    put(shown, args, json=tree, drop=DROP)
+    put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
     for log, stages in found:
         remark(noise_remarks(log, stages))
     if args.plot:

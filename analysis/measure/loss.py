@@ -11,7 +11,6 @@ from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
 from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.read.tar_archive import as_named
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats
 from analysis.stats.summary import MIN_VALUES, Mean, effective_number, mean_of, trend
@@ -69,7 +68,10 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     try:
         sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
     except Unreadable as error:
-        return refused(as_named(str(error)))
+        why = str(error)
+        for log in (*base, *arm):
+            why = why.replace(str(log.path), log.name)
+        return refused(why)
     every = [curve for side in sides for curve in side]
     low = max(compared.after, *(curve.x[0] for curve in every))
     high = min(curve.x[-1] for curve in every)
