@@ -22,6 +22,7 @@ from analysis.read.text.teach import propose
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
 MOST_SIDES = 12
+BESIDE = 0.6
 TRIED = 3
 
 
@@ -63,6 +64,9 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
         if placed is not None:
             matched = sum(found.matched.get(key, 0) for key, _ in one.formats)
             verdict = judge(one.key, one.format, placed, matched=matched, numbered=len(numbered))
+            if verdict.score and any(side.has_loss for side in one.sides):
+                # A loss in the line of its step is the whole; one in a line beside may be a part.
+                verdict = replace(verdict, score=max(verdict.score - BESIDE, 0.1))
             judged.append((verdict, replace(one, heads=found.heads(key for key, _ in one.formats))))
     judged = sorted((pair for pair in judged if pair[0].score > 0), key=lambda pair: -pair[0].score)
     return [one for _, one in judged], _disagreement(judged)
