@@ -97,6 +97,8 @@ def assemble(
         logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
     if len(logs) > 1:
         remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
+        if len(logs) > 2 and len({int(log.step[-1]) for log in logs}) == 1 and "epoch" not in rows:
+            remark += ", which may be epochs of one run: all end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
 

@@ -75,7 +75,7 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
     """Return the fields that may count steps, preferred ones first."""
     ranked = []
     before = ""
-    nested = _nested(kind, dialect)
+    nested = nested_counts(kind, dialect)
     for place, one in enumerate(kind.fields):
         column, key = _meaning(one, dialect)[0], key_of(one.name)
         if one.unit.strip() == "%" or not one.is_count or place in nested.values():
@@ -100,7 +100,7 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
     return [place for _, place in sorted(ranked)][:3]
 
 
-def _nested(kind: Kind, dialect: Dialect | None) -> dict[int, int]:
+def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[int, int]:
     """Return, by the counts that begin again when another rises by one, the other ones.
 
     So an epoch is known that is named otherwise: `iteration:3 step:20/500`.
@@ -214,7 +214,7 @@ def _inferred(
         _meaning(one, dialect)[0] in ("epoch", "images") for one in kind.fields
     )
     columns, doubt = _columns(kind, dialect, is_whole=has_axis or is_alone)
-    outer = _nested(kind, dialect).get(step) if step is not None else None
+    outer = nested_counts(kind, dialect).get(step) if step is not None else None
     if outer is not None:
         columns[outer] = ("epoch", 1.0)
     groups: dict[str, tuple[str, float]] = {}
