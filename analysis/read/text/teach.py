@@ -101,7 +101,7 @@ def _pattern(kind: Kind, step: int) -> str:
     outer = nested_counts(kind, None).get(step)
     is_epoch = "epoch" in meaning(kind.fields[step].name, "")[0].removesuffix("s").split("_")
     chosen: list[tuple[int, str]] = [(step, rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)")]
-    if outer is not None:
+    if outer is not None and not is_epoch:
         chosen.append((outer, r"(?P<epoch>\d+)"))
     if loss is not None:
         chosen.append((loss, rf"(?P<loss>{_DECIMAL})"))
