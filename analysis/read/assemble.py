@@ -141,7 +141,10 @@ def _log(
         times = f" {len(found.begun)} times, first" if len(found.begun) > 1 else ""
         remarks.append(f"the step falls{times} at line {first}: {found.count} attempts")
     if found.twice:
-        remarks.append(f"{found.twice} rows repeat a step; the last of each is read")
+        remarks.append(
+            f"{found.twice} rows repeat a step; the last of each is read, and the log does not say "
+            "whether the step was printed twice or done again"
+        )
     merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
     facts = dict(placed.facts)
     if placed.axis == "step" and (batch := _only(merged["batch"])):

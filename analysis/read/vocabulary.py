@@ -106,7 +106,9 @@ def column_of(name: str) -> str:
         return _KEYS[key][0]
     if is_evaluation(name):
         return name
-    return next((column for column, rate in _RATES if rate.search(key)), name)
+    # In `time/iterations` the first part is a group's, no quantity.
+    leaf = key_of(name.rpartition("/")[2])
+    return next((column for column, rate in _RATES if rate.search(leaf)), name)
 
 
 def is_known(name: str) -> bool:

@@ -23,6 +23,8 @@ _NO_EPOCH = re.compile(
     r"fold|run|trial|seed|exp|client|worker|rank|gpu|stage|phase|task|net|layer|model"
 )
 MOST_COUNTS = 6
+# Beside losses, a value with such a name is their sum.
+_WHOLE = frozenset(["total", "sum", "overall"])
 _NUMBER = rb"[-+]?[\d.][\d.,]*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Inf)\w*"
 _CLOCK = rb"(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
 _WORDS_OF_STEP = frozenset(
@@ -191,9 +193,10 @@ def _columns(
             for place in found
             if is_loss(kind.fields[place].name) and not is_evaluation(kind.fields[place].name)
         ]
+        whole = [place for place in found if key_of(kind.fields[place].name) in _WHOLE]
         if others:
-            found[others[0]] = ("loss", 1.0)
-        if len(others) > 1:
+            found[(whole or others)[0]] = ("loss", 1.0)
+        if len(others) > 1 and not whole:
             names = [kind.fields[place].name for place in others[:4]]
             doubt = (
                 f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
