@@ -43,7 +43,7 @@ install_set() {
   mv "$venv/.installed-$name.partial" "$venv/.installed-$name"
 }
 
-# The version whose keys are listed in configs/checks/aitoolkit-keys.yaml.
+# The version that is tested; configs/checks/aitoolkit_source.py reads the keys of any.
 AI_TOOLKIT_COMMIT=27a03a91
 AI_TOOLKIT_SOURCE=${AI_TOOLKIT_SOURCE:-https://github.com/ostris/ai-toolkit}
 

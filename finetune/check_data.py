@@ -90,15 +90,15 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"--sheet {sheet}: name a file that ends in .png, in an existing folder")
     config = _config(options)
     uses = dataset.image_set(config)
+    images = sorted([*uses.training, *uses.held_out], key=lambda each: each.name)
     seen = _Seen()
-    problems = [each for used in vars(uses).values() for each in examine(config, used, seen)]
+    problems = [*examine(config, images, seen)]
     if len(uses.training) < _MIN_IMAGES:
         text = f"{len(uses.training)} images are too few to tell subject from surroundings; "
         text += f"add images: at least {_MIN_IMAGES}, better 10 to 20, each from a different angle"
         problems.insert(0, DatasetProblem(level="fault", name=str(config.data.folder), text=text))
     for problem in problems:
         print(problem)
-    images = [image for found in vars(uses).values() for image in found]
     if sheet:
         save_sheet(images, sheet, config.data, problems)
     print(*_buckets(config, uses.training, seen), sep="\n", file=sys.stderr)
@@ -128,7 +128,7 @@ def _config(options: Namespace) -> Finetune:
 def examine(
     config: Finetune, images: Sequence[CaptionedFile], seen: _Seen
 ) -> Iterator[DatasetProblem]:
-    """Yield every problem of images of one use, file by file."""
+    """Yield every problem of images, file by file."""
     excess = _excess_tokens(config)
     image_of = {each.image.with_suffix(""): each.image for each in images}
     for name, level, text in _check_files(images):
@@ -161,7 +161,6 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: _Seen) -> Pro
     try:
         opened = open_image(pair.image)
         image = ImageOps.exif_transpose(opened)
-        dataset.check_mask(pair)
     except ConfigError as error:
         yield "fault", _own_words(error)
         return

@@ -163,8 +163,6 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
 def settings(log: RunLog) -> dict[str, str]:
     """Return the values of `SETTINGS` in words, such as `rank 16`; unknown ones are left out."""
     known = {**(log.config or {}), **log.facts}
-    if known.get("flux.quantise") == "none":
-        known["flux.quantise"] = f"in {known.get('train.precision')}"
     found = {}
     for name, word in SETTINGS.items():
         if (value := known.get(name)) is not None:
