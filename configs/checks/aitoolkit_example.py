@@ -1,5 +1,6 @@
 """A starting config for any kind of model that the checkout of ai-toolkit at hand trains."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -8,21 +9,11 @@ from configs.checks.aitoolkit import find_home, taken
 from configs.checks.aitoolkit_source import architectures, defaults, known_keys
 from configs.errors import ConfigError
 from configs.load import merge
+from configs.schema import keys
 from configs.yaml12 import dump_yaml
 
-# Keys of ai-toolkit, and the keys of ours that take their values.
-_OURS = {
-    "sample.guidance_scale": "sample.guidance",
-    "sample.height": "sample.height",
-    "sample.sample_steps": "sample.steps",
-    "sample.width": "sample.width",
-}
-_PATHS = {
-    "model.name_or_path": "flux.folder",
-    "model.assistant_lora_path": "flux.assistant_lora",
-    "model.extras_name_or_path": "aitoolkit.model.extras_name_or_path",
-    "model.unconditional_lora_path": "aitoolkit.model.unconditional_lora_path",
-}
+# What a model's defaults name on the hub.
+_HUB = re.compile(r"model\.\w*(name_or_path|lora_path)")
 
 
 def example(name: str) -> str:
@@ -42,9 +33,7 @@ def example(name: str) -> str:
             f"--arch {name}: the ai-toolkit in {folder} sets nothing for it; it knows "
             f"{', '.join(sorted(own))}"
         )
-    known = {f"{group}.{key}" for group, keys in known_keys(folder).items() for key in keys} - set(
-        taken()
-    )
+    known = {f"{group}.{key}" for group, names in known_keys(folder).items() for key in names}
     tree: dict[str, Any] = {
         "kind": "finetune",
         "engine": "aitoolkit",
@@ -55,13 +44,10 @@ def example(name: str) -> str:
         "aitoolkit": {"model": {"arch": name}},
     }
     for key, value in own[name].items():
-        if key in _OURS:
-            whole = int(value) if key != "sample.guidance_scale" else float(value)
-            tree = merge(tree, {_OURS[key]: whole})
-        elif key in _PATHS:
-            tree = merge(tree, {_PATHS[key]: _local(str(value))})
-        elif key in known:
-            tree = merge(tree, {f"aitoolkit.{key}": value})
+        ours = taken().get(key, f"aitoolkit.{key}")
+        # Keys whose value is always the same are none of ours.
+        if key in known and (ours in keys("finetune") or key not in taken()):
+            tree = merge(tree, {ours: _local(value) if _HUB.fullmatch(key) else value})
     return _header(name, own[name]) + dump_yaml(tree)
 
 
@@ -71,11 +57,10 @@ def _header(name: str, own: Mapping[str, Any]) -> str:
     lines.append("# Licence and gating: docs/finetune.md, or the page of each download.")
     if gate := own.get("gate"):
         lines.append(f"# Gated: accept the terms at {gate}, then hf auth login.")
-    for key in _PATHS:
-        if hub := own.get(key):
-            owner, model, *files = str(hub).split("/")
-            what = " ".join([f"{owner}/{model}", *files])
-            lines.append(f"# hf download {what} --local-dir models/{model}")
+    for hub in (str(value) for key, value in own.items() if _HUB.fullmatch(key)):
+        owner, model, *files = hub.split("/")
+        what = " ".join([f"{owner}/{model}", *files])
+        lines.append(f"# hf download {what} --local-dir models/{model}")
     return "\n".join(lines) + "\n"
 
 

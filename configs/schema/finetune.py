@@ -118,6 +118,7 @@ class Lora(KeyGroup):
         "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "
         "layers around the blocks), or a regular expression of whole names of layers",
         "loss clock",
+        label="targets",
         aitoolkit="model.arch network.network_kwargs",
     )
 

@@ -14,7 +14,11 @@ from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
 from configs.checks.aitoolkit import REPLACED, taken
-from configs.checks.aitoolkit_source import known_keys
+from configs.checks.aitoolkit_example import example
+from configs.checks.aitoolkit_model import check_aitoolkit
+from configs.checks.aitoolkit_source import architectures, defaults, known_keys
+from configs.load import load
+from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import metadata_step
 from finetune.tiny_flux import make_tiny_flux
 from runs.folder import RunFolder, find_runs
@@ -172,3 +176,21 @@ def test_a_signal_saves_and_stops_it_and_it_resumes_from_the_newest_whole_checkp
     output = (run.attempt(2) / "aitoolkit" / "output.log").read_text()
     assert f"lora_{older:09d}.safetensors ####" in output
     assert "Loading optimizer state" in output
+
+
+def test_each_model_of_its_interface_resolves_and_passes_the_checks_without_weights(
+    tmp_path: Path,
+) -> None:
+    folder, found = Path(AI_TOOLKIT), 0
+    known = architectures(folder)
+    for name in defaults(folder):
+        if name.partition(":")[0] in known:
+            (tmp_path / "one.yaml").write_text(example(name))
+            config = load(tmp_path / "one.yaml")
+            assert isinstance(config, Finetune)
+            check_aitoolkit(config)
+            found += 1
+    assert found > 40
+    # Two files of a save, and an encoder that no model folder holds.
+    assert "umt5" in str(known["wan22_14b"].hub_ids)
+    assert known["zimage"].keys

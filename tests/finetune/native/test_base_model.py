@@ -74,6 +74,8 @@ def test_gradients_in_bf16_are_those_of_float32_within_its_rounding() -> None:
     assert (rounded - exact).norm() < 0.02 * exact.norm()
 
 
+# torch's own tracing looks at the gradient of a tensor that has none.
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.long
 def test_compiled_blocks_trace_as_a_whole_and_give_the_same_gradients() -> None:
     counters.clear()
