@@ -37,11 +37,11 @@ slurm:
 	env/slurm/install
 	$(if $(VERSION),env/slurm/unpack $(VERSION))
 
-# The tests on Slurm, or TESTS among them, with each version that Debian's archive has, or with VERSION.
+# The tests on Slurm, or TESTS among them, with 22.05, 24.11 and 26.05, or with VERSION.
 test-slurm:
 	env/create.sh dev
 	env/slurm/install
-	for version in $(or $(VERSION),20.11 22.05 24.11 26.05); do \
+	for version in $(or $(VERSION),22.05 24.11 26.05); do \
 	  env/slurm/unpack $$version || { [[ $$? == 3 ]] && continue || exit 1; }; \
 	  DITBENCH_SLURM=$$version $(PYTHON) -m pytest $(or $(TESTS),tests/slurm) || exit 1; \
 	done

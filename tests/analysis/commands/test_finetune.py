@@ -134,7 +134,7 @@ def test_the_report_leads_with_what_was_learned_and_what_all_runs_share(
         r'<section id="(?:finetune|verdicts)".*?</section>', out.read_text(), re.S
     )
     first, second = sections
-    assert "All: schnell, engine aitoolkit, rank 16, adamw, lr 0.0001, batch 1, sizes" in first
+    assert "All: engine aitoolkit, schnell, base in bf16, sizes 5" in first
     assert "0.15 ± 0.05" in first
     assert "<b>150 steps against 300 steps</b>" in second
     assert main(["runs", "--finetune", *folders]) == 0
