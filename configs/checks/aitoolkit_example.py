@@ -45,8 +45,9 @@ def example(name: str) -> str:
     }
     for key, value in own[name].items():
         ours = taken().get(key, f"aitoolkit.{key}")
-        # Keys whose value is always the same are none of ours.
-        if key in known and (ours in keys("finetune") or key not in taken()):
+        # Of the keys that ditbench sets, those of model and samples have the same values there.
+        is_ours = ours in keys("finetune") and key.startswith(("model.", "sample."))
+        if is_ours or (key in known and key not in taken()):
             tree = merge(tree, {ours: _local(value) if _HUB.fullmatch(key) else value})
     return _header(name, own[name]) + dump_yaml(tree)
 
