@@ -5,7 +5,6 @@ import importlib
 import sys
 from dataclasses import replace
 
-from analysis.table import failing, parse_condition, remark
 from configs.errors import ConfigError, Unreadable
 from configs.terminal import guarded
 from runs.lookup import look_up
@@ -23,14 +22,13 @@ COMMANDS = {
     "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
     "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
-    "audit": "claims in a YAML file, or in the tables of a Markdown page, recomputed",
+    "audit": "claims in a YAML file, recomputed from their runs",
     "archive": "pack the records of runs into a small .tar.xz, without names of machines",
 }
 # Other views of what a command reads, each with a module and options of its own.
 VIEWS = {
     "runs": {
-        "finetune": "fine-tuning runs by device and steps, and seconds per image",
-        "formats": "how the logs under a path are read; without a path all formats of logs",
+        "formats": "how the logs under a path are read",
     },
     "cells": {
         "ablation": "main effects and interactions of the study's factors",
@@ -39,9 +37,8 @@ VIEWS = {
         "fid": "quality of samples by arms: FID at infinity and KID",
     },
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
-    "export": {"figure": "a figure for a paper as PDF or SVG, with its caption"},
 }
-_IN_FILES = ("archive", "export", "figure", "formats")
+_IN_FILES = ("archive", "export", "formats")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks
@@ -55,6 +52,8 @@ exit codes: 0 good, 1 no, 2 misuse"""
 def main(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     args = _parser(arguments).parse_args(arguments)
+    # numpy takes longer to import than --help takes to answer.
+    from analysis.table import failing, parse_condition, remark
 
     def act() -> int:
         try:
@@ -107,9 +106,8 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):
         module.options(command)
-    count = "*" if chosen == "formats" else "+"
     command.add_argument(
-        "paths", nargs=count, metavar="PATH", help="run folders or their names, logs, or folders"
+        "paths", nargs="+", metavar="PATH", help="run folders or their names, logs, or folders"
     )
     output = command.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print JSON")

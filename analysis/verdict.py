@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.stats.contrast import ALLOWED, Quantity
-from analysis.stats.judge import HOLDS_ONE, Judgement
+from analysis.stats.contrast import ALLOWED, Contrast, Quantity
+from analysis.stats.judge import HOLDS_ONE, Judgement, judge
 from configs.terminal import printable
 
 # Of a ratio, after the point.
@@ -34,9 +34,23 @@ def verdict_fields(
     return {f"{prefix}{name}": value for name, value in zip(FIELDS, values, strict=True)}
 
 
+def against_first(
+    contrasts: Sequence[Contrast], quantity: Quantity, *, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the fields of the verdict on each arm against the first, which has none itself.
+
+    `contrasts` are those of all arms but the first, in the order of their `names`.
+    """
+    judged = [None, *judge([(one, quantity) for one in contrasts])]
+    return [
+        verdict_fields(found, quantity, base=names[0], arm=name)
+        for found, name in zip(judged, names, strict=True)
+    ]
+
+
 def verdict_lines(rows: Sequence[Mapping[str, Any]], *, prefix: str = "") -> list[str]:
     """Return the sentences of the rows that carry a judgement, fit for a terminal."""
-    return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}verdict")]
+    return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}word")]
 
 
 def sentence(found: Judgement, quantity: Quantity, *, base: str, arm: str) -> str:

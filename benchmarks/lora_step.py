@@ -30,7 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
-from configs.schema.finetune import Lora, LoraOptimizer
+from configs.schema.finetune import Lora
 from finetune.native.lora import (
     ASSISTANT,
     LEARNED,
@@ -40,7 +40,6 @@ from finetune.native.lora import (
     add_learned,
 )
 from finetune.native.loss import LatentBatch, losses
-from finetune.native.optimizer import make_optimizer
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.forecast.dry_run import StorageTracker
@@ -130,7 +129,7 @@ def count(setting: Setting) -> StepCount:
         lora = storages.held - base
         ema = EMA(weights, decay=0.99, warmup=True)
         average = storages.held - base - lora
-        optimizer = make_optimizer(weights, LoraOptimizer())
+        optimizer = torch.optim.AdamW(weights.parameters(), fused=True)
         batch = _batch(setting)
         before = storages.held
         for parameter in weights.parameters():

@@ -36,6 +36,16 @@ DOUBT = re.compile(
     r"|as it was read|disagree|ambiguous|could also"
 )
 
+# Words by which a remark names a quantity.
+NAMES = {
+    "last": re.compile(r"step|epoch|axis|lines of another kind"),
+    "loss": re.compile(r"loss"),
+    "val_loss": re.compile(r"loss"),
+    "rate": re.compile(r"time|step|rate|printed"),
+    "runs": re.compile(r"session|run|resume|attempt|done again"),
+    "batch": re.compile(r"batch"),
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
@@ -111,7 +121,7 @@ def _command(arguments: list[str]) -> tuple[list[dict[str, Any]], list[str]]:
 def judge(fact: Fact, reading: Reading) -> str:
     """Return the outcome of a fact: one of `OUTCOMES`."""
     if not reading.rows:
-        return "unread"
+        return "unread" if fact.truth else "right"
     if fact.quantity == "rate":
         return _judge_rate(fact, reading)
     shown = _shown(fact, reading)
@@ -123,16 +133,20 @@ def judge(fact: Fact, reading: Reading) -> str:
 
 
 def _judge_rate(fact: Fact, reading: Reading) -> str:
-    found = [row for row in reading.rates if row.get("steps_per_s") is not None]
-    certain = [row for row in found if row.get("steps_per_s_low") is not None]
+    found = [_rate(row) for row in reading.rates]
+    certain = [rate for rate in found if rate[0] is not None]
     if not fact.truth:
         return "wrong and certain" if certain else "right"
-    for row in found:
-        low = row.get("steps_per_s_low", row["steps_per_s"])
-        high = row.get("steps_per_s_high", row["steps_per_s"])
-        if fact.holds(low, high, [f"{row.get('unit', 'step')}s/s"]):
+    for low, rate, high, unit in found:
+        if rate is not None and fact.holds(low or rate, high or rate, [f"{unit}s/s"]):
             return "right"
     return "wrong and certain" if certain and not _is_doubted(fact, reading) else "refused"
+
+
+def _rate(row: dict[str, Any]) -> tuple[float | None, float | None, float | None, str]:
+    """Return the lower end, the rate, the upper end and the unit of a row of `speed`."""
+    name = "steps_per_s" if "steps_per_s" in row else "units_per_s"
+    return row.get(f"{name}_low"), row.get(name), row.get(f"{name}_high"), row.get("counts", "step")
 
 
 def _shown(fact: Fact, reading: Reading) -> list[tuple[float, Sequence[str] | None]]:
@@ -167,7 +181,9 @@ def _evaluated(log: RunLog) -> list[float]:
     last: dict[str, float] = {}
     for record in log.evaluations:
         last |= {
-            name: v for name, v in record.items() if "loss" in name and type(v) in (int, float)
+            name: v
+            for name, v in record.items()
+            if "loss" in name.lower() and type(v) in (int, float)
         }
     return list(last.values())
 
@@ -176,7 +192,8 @@ def _is_doubted(fact: Fact, reading: Reading) -> bool:
     """Return whether the log's own notes or a remark say that the quantity is uncertain."""
     names = {"last": ["step"], "rate": ["step", "time", "printed"]}.get(fact.quantity, ["loss"])
     marked = {name for log in reading.logs for name in getattr(log, "uncertain", ())}
-    return bool(marked.intersection(names)) or any(map(DOUBT.search, reading.remarks))
+    doubts = [remark for remark in reading.remarks if DOUBT.search(remark)]
+    return bool(marked.intersection(names)) or any(map(NAMES[fact.quantity].search, doubts))
 
 
 def proposal(remarks: Iterable[str]) -> str | None:

@@ -30,7 +30,7 @@ GAP = 2
 # Of a name that is cut, the share of its end, in the order of preference.
 SHARES = (0.5, 0.7, 0.85, 0.3)
 # Columns that are never left out, and keep their place if all rows are alike.
-RESULTS = r"^(state|speedup|ratio)$|verdict$"
+RESULTS = r"^(state|speedup|ratio|speed_ratio|b_simple)$|verdict$"
 NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
 STYLES = {
     "failed": "bold red", "fail": "bold red", "lost": "red", "cancelled": "red", "timeout": "red",

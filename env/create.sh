@@ -44,7 +44,7 @@ install_set() {
   mv "$venv/.installed-$name.partial" "$venv/.installed-$name"
 }
 
-# The version whose keys are listed in configs/checks/aitoolkit-keys.yaml.
+# The version that is tested; configs/checks/aitoolkit_source.py reads the keys of any.
 AI_TOOLKIT_COMMIT=27a03a91
 AI_TOOLKIT_SOURCE=${AI_TOOLKIT_SOURCE:-https://github.com/ostris/ai-toolkit}
 
@@ -119,7 +119,8 @@ if [[ ${1-} == ai-toolkit ]]; then
   if ! "$venv/bin/python" -c "import torchvision, diffusers, bitsandbytes; from transformers import T5EncoderModel"; then
     rm "$venv/.installed-ai-toolkit"
     echo "$venv is installed, but does not import (above); most often torch and torchvision are of different" \
-      "builds: delete $venv, set TORCH_INDEX in env/sites/$SITE.sh to one index that has both, and run it again" >&2
+      "builds: $venv/bin/pip uninstall -y torch torchvision torchaudio, set TORCH_INDEX in env/sites/$SITE.sh to" \
+      "one index that has them all, and run this again (the other packages stay)" >&2
     exit 1
   fi
   exit

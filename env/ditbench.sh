@@ -21,7 +21,7 @@ while it runs
   cancel    cancel runs or a study; running runs save first
   rerun     resubmit failed runs
 afterwards
-  runs      one row per run; --finetune: by device; --formats: logs read
+  runs      one row per run; --detect: what went wrong; --formats: logs read
   compare   speed, loss and quality of two runs or arms: one verdict each
   speed     rates and speedups, with intervals
   loss      is the loss the same?
@@ -31,7 +31,7 @@ afterwards
   profile   longest operations of a trace
   cost      GPU-hours, money and energy
   report    everything on one HTML page, or --folder; --check
-  export    runs to wandb or one table; --figure: PDF or SVG
+  export    runs to wandb or one table
   audit     claims, recomputed
   archive   pack the records of runs
 by hand
@@ -54,7 +54,6 @@ renamed() {
     formats\ *) echo runs --formats ;;
     'train gns') echo train noise ;;
     site\ *) echo report --folder ;;
-    figure\ *) echo export --figure ;;
     schema\ *) echo show pretrain ;;
   esac
 }

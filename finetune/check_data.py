@@ -48,8 +48,9 @@ _MODES = {
 _STRIP = 4
 # The share of an image whose loss by cropping is worth a remark.
 _CROP = 0.1
-# Of 64 bits of a perceptual hash, at most so many differ between near duplicates.
-_NEAR_BITS = 4
+# Of 64 bits of a perceptual hash, at most so many differ between near duplicates, and their mean
+# colours by no more than this in a channel of 0..255.
+_NEAR_BITS, _NEAR_COLOUR = 4, 24
 # Pixels and colours of the contact sheet, and characters in a line.
 _SIDE, _GAP, _COLUMNS, _ROW, _LINES, _LINE = 240, 24, 5, 17, 5, 36
 _COLOURS = {"fault": "#c62828", "remark": "#ef8e00"}
@@ -69,11 +70,11 @@ class DatasetProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """The readable images so far: their sizes, and images by pixels and by perceptual hash."""
+    """The readable images so far: their sizes, images by pixels, and what each looks like."""
 
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     pixels: dict[str, str] = field(default_factory=dict)
-    hashes: dict[str, int] = field(default_factory=dict)
+    looks: dict[str, tuple[int, tuple[int, ...]]] = field(default_factory=dict)
 
 
 def main(arguments: list[str]) -> int:
@@ -90,15 +91,15 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(f"--sheet {sheet}: name a file that ends in .png, in an existing folder")
     config = _config(options)
     uses = dataset.image_set(config)
+    images = sorted([*uses.training, *uses.held_out], key=lambda each: each.name)
     seen = _Seen()
-    problems = [each for used in vars(uses).values() for each in examine(config, used, seen)]
+    problems = [*examine(config, images, seen)]
     if len(uses.training) < _MIN_IMAGES:
         text = f"{len(uses.training)} images are too few to tell subject from surroundings; "
         text += f"add images: at least {_MIN_IMAGES}, better 10 to 20, each from a different angle"
         problems.insert(0, DatasetProblem(level="fault", name=str(config.data.folder), text=text))
     for problem in problems:
         print(problem)
-    images = [image for found in vars(uses).values() for image in found]
     if sheet:
         save_sheet(images, sheet, config.data, problems)
     print(*_buckets(config, uses.training, seen), sep="\n", file=sys.stderr)
@@ -128,7 +129,7 @@ def _config(options: Namespace) -> Finetune:
 def examine(
     config: Finetune, images: Sequence[CaptionedFile], seen: _Seen
 ) -> Iterator[DatasetProblem]:
-    """Yield every problem of images of one use, file by file."""
+    """Yield every problem of images, file by file."""
     excess = _excess_tokens(config)
     image_of = {each.image.with_suffix(""): each.image for each in images}
     for name, level, text in _check_files(images):
@@ -161,7 +162,6 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: _Seen) -> Pro
     try:
         opened = open_image(pair.image)
         image = ImageOps.exif_transpose(opened)
-        dataset.check_mask(pair)
     except ConfigError as error:
         yield "fault", _own_words(error)
         return
@@ -180,9 +180,9 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: _Seen) -> Pro
     # Equal pixels are duplicates, whatever the names and compression of the files.
     content = f"{image.size}".encode() + image.convert("RGB").tobytes()
     first = seen.pixels.setdefault(hashlib.sha256(content).hexdigest(), pair.name)
-    own = _difference_hash(image)
-    near = [name for name, other in seen.hashes.items() if (own ^ other).bit_count() <= _NEAR_BITS]
-    seen.hashes[pair.name] = own
+    own = _difference_hash(image), _mean_colour(image)
+    near = [name for name, other in seen.looks.items() if _is_near(own, other)]
+    seen.looks[pair.name] = own
     if first != pair.name:
         yield "fault", f"the same pixels as {first}, which would count twice; remove one of them"
     elif near:
@@ -212,6 +212,15 @@ def _difference_hash(image: Image.Image) -> int:
     cells = image.convert("L").resize((9, 8), Image.Resampling.BOX).tobytes()
     places = [row * 9 + column for row in range(8) for column in range(8)]
     return sum((cells[k] < cells[k + 1]) << bit for bit, k in enumerate(places))
+
+
+def _mean_colour(image: Image.Image) -> tuple[int, ...]:
+    return tuple(image.convert("RGB").resize((1, 1), Image.Resampling.BOX).tobytes())
+
+
+def _is_near(one: tuple[int, tuple[int, ...]], other: tuple[int, tuple[int, ...]]) -> bool:
+    apart = max(abs(a - b) for a, b in zip(one[1], other[1], strict=True))
+    return (one[0] ^ other[0]).bit_count() <= _NEAR_BITS and apart <= _NEAR_COLOUR
 
 
 def _check_caption(

@@ -24,7 +24,7 @@ from train.engine.metrics import MetricsLogger, log
 from train.engine.numerics import set_precision
 from train.engine.stop import StopRequest
 
-PURPOSES = ("setup", "load", "quantise", "text", "warmup", "sample", "save")
+PURPOSES = ("setup", "load", "text", "warmup", "sample", "save")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,16 +5,21 @@ ditbench finetune lora convert LORA OUT --to KEYS  write other keys
 ditbench finetune lora compare LORA LORA           show norms by layer, and cosines
 """
 
+import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
 from diffusers import FluxPipeline
+from diffusers.loaders.lora_base import LORA_ADAPTER_METADATA_KEY
+from peft.utils.other import get_pattern_key
 from safetensors.torch import save_file
 from torch import Tensor
 
 from configs.checks.flux import check_flux, weight_files
+from configs.checks.lora import BLOCKS, check_fits, matrices
 from configs.disk import read_safetensors_header, replacing
 from configs.errors import ConfigError
 from configs.table import show
@@ -25,27 +30,6 @@ from finetune.native.lora import load_lora
 # An update A, B by the name of its layer.
 Updates = dict[str, tuple[Tensor, Tensor]]
 
-_QKV = ("attn.to_q", "attn.to_k", "attn.to_v")
-# The layers of a double and of a single block, by the names of the original code.
-_DOUBLE = {
-    "img_attn.qkv": _QKV,
-    "txt_attn.qkv": ("attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj"),
-    "img_attn.proj": ("attn.to_out.0",),
-    "txt_attn.proj": ("attn.to_add_out",),
-    "img_mlp.0": ("ff.net.0.proj",),
-    "img_mlp.2": ("ff.net.2",),
-    "txt_mlp.0": ("ff_context.net.0.proj",),
-    "txt_mlp.2": ("ff_context.net.2",),
-    "img_mod.lin": ("norm1.linear",),
-    "txt_mod.lin": ("norm1_context.linear",),
-}
-_SINGLE = {
-    "linear1": (*_QKV, "proj_mlp"),
-    "linear2": ("proj_out",),
-    "modulation.lin": ("norm.linear",),
-}
-_BLOCKS = {"transformer_blocks": ("double_blocks", _DOUBLE)}
-_BLOCKS["single_transformer_blocks"] = ("single_blocks", _SINGLE)
 _PREFIXES = {"comfyui": "diffusion_model.", "kohya": "lora_unet_"}
 _DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 
@@ -82,8 +66,9 @@ def main(arguments: list[str]) -> int:
 
 
 def merge(model: Path, lora: Path, out: Path, *, scale: float) -> None:
-    """Write a model folder with a LoRA, DoRA or LoKr in the weights of its transformer."""
+    """Write a model folder with a LoRA or DoRA in the weights of its transformer."""
     check_flux(model, variant=None)
+    check_fits(lora, model)
     first, *_ = read_safetensors_header(weight_files(model / "transformer")[0]).tensors.values()
     cpu = torch.device("cpu")
     transformer = load_transformer(model, _DTYPES[first.dtype], device=cpu)
@@ -98,12 +83,18 @@ def convert(lora: Path, out: Path, *, to: str) -> None:
     """Write a LoRA in other keys. That of joined layers is block-diagonal, with all their ranks."""
     updates = read_updates(lora)
     tensors = _diffusers_keys(updates) if to == "diffusers" else _joined_keys(updates, to)
-    _save(tensors, out, metadata=read_safetensors_header(lora).metadata)
+    metadata = read_safetensors_header(lora).metadata
+    # The scale that it names is multiplied into the matrices.
+    metadata.pop(LORA_ADAPTER_METADATA_KEY, None)
+    _save(tensors, out, metadata=metadata)
 
 
 def read_updates(lora: Path) -> Updates:
     """Return the updates, but those of zero, of a file in any keys that diffusers reads."""
-    tensors, alphas = FluxPipeline.lora_state_dict(str(lora), return_alphas=True)
+    matrices(lora)
+    tensors, alphas, metadata = FluxPipeline.lora_state_dict(
+        str(lora), return_alphas=True, return_lora_metadata=True
+    )
     names = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items()}
     updates: Updates = {}
     for name, a in names.items():
@@ -112,11 +103,26 @@ def read_updates(lora: Path) -> Updates:
             raise ConfigError(f"{lora}: {name} is of no LoRA of two matrices; merge it instead")
         if part == "lora_A":
             alpha = (alphas or {}).get(f"transformer.{layer}.alpha")
-            scale = 1.0 if alpha is None else float(alpha) / a.shape[0]
+            scale = _scale(layer, metadata) if alpha is None else float(alpha) / a.shape[0]
             b = names[f"{layer}.lora_B.weight"] * scale
             if a.any() or b.any():
                 updates[layer] = (a, b)
     return updates
+
+
+def _scale(layer: str, metadata: dict[str, Any] | None) -> float:
+    """Return the scale of a layer by the config of peft that diffusers saves in a file."""
+    config = {
+        name.removeprefix("transformer."): value
+        for name, value in (metadata or {}).items()
+        if name.startswith("transformer.")
+    }
+    if not config:
+        return 1.0
+    ranks, alphas = config.get("rank_pattern") or {}, config.get("alpha_pattern") or {}
+    rank = ranks.get(get_pattern_key(ranks, layer), config["r"])
+    alpha = alphas.get(get_pattern_key(alphas, layer), config["lora_alpha"])
+    return float(alpha / (math.sqrt(rank) if config.get("use_rslora") else rank))
 
 
 def _diffusers_keys(updates: Updates) -> dict[str, Tensor]:
@@ -132,7 +138,7 @@ def _joined_keys(updates: Updates, to: str) -> dict[str, Tensor]:
     left, tensors = dict(updates), dict[str, Tensor]()
     for block in sorted({m[0] for name in updates if (m := re.match(r"\w+_blocks\.\d+", name))}):
         kind, number = block.split(".")
-        original, layers = _BLOCKS[kind]
+        original, layers = BLOCKS[kind]
         for joined, parts in layers.items():
             found = [left.pop(f"{block}.{part}", None) for part in parts]
             if any(found):

@@ -7,6 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from configs.checks.aitoolkit_example import example
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.load import flatten, load, to_tree
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
         "source", type=Path, help=f"config, run folder, or a kind: {', '.join(MODELS)}"
     )
     show.add_argument("overrides", nargs="*", metavar="key=value")
+    show.add_argument(
+        "--arch", help="of `finetune`: a config for a model of ai-toolkit, by its own settings"
+    )
     show.add_argument("--key", help="print only the value of this key")
     show.set_defaults(action=_show)
 
@@ -77,6 +81,11 @@ def _count(text: str) -> int | None:
 
 
 def _show(options: argparse.Namespace) -> int:
+    if options.arch:
+        if str(options.source) != "finetune":
+            raise ConfigError(f"--arch {options.arch}: only for `ditbench show finetune`")
+        print(example(options.arch), end="")
+        return 0
     if str(options.source) in MODELS:
         return _show_keys(str(options.source))
     if is_run(options.source):

@@ -49,6 +49,11 @@ def run_command(
             logging.getLogger(name).addFilter(partial(_lacks, part))
         if words and words[0] in commands:
             return int(importlib.import_module(commands[words[0]]).main(words[1:]))
+        if len(words) > 1 and words[0].isalpha() and not Path(words[0]).exists():
+            raise ConfigError(
+                f"{engine} has no command {words[0]}, only {', '.join(commands)}; "
+                f"did you mean ditbench {words[0]} {words[1]}?"
+            )
         parser = ArgumentParser(
             prog=f"python -m {engine}",
             description=about,

@@ -31,11 +31,6 @@ QUANTITIES = {
 }
 KEYS = {"text", "quantity", "runs", "value", "clock"}
 LARGEST_FILE = 1 << 24
-_UNIT_S = {
-    **dict.fromkeys(("", "s", "sec", "seconds"), 1),
-    **dict.fromkeys(("m", "min", "minutes"), 60),
-    **dict.fromkeys(("h", "hours"), 3600),
-}
 _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*(%|x|\u00d7)?")
 
 
@@ -49,30 +44,6 @@ class Claim:
     value: float
     half: float
     clock: str | None = None
-
-
-def judged_row(
-    text: str,
-    claimed: float,
-    found: Estimate | None,
-    why: str,
-    *,
-    half: float = 0.0,
-    verdict: str | None = None,
-) -> dict[str, Any]:
-    """Return a claim beside its recomputed value; `why` names what is missing or wrong.
-
-    `half` is half a unit of the last digit of the claimed value.
-    """
-    return {
-        "text": text,
-        "claimed": claimed,
-        "recomputed": found.value if found else None,
-        "low": found.low if found else None,
-        "high": found.high if found else None,
-        "verdict": verdict or compare(found, value=claimed, half=half),
-        "why": why,
-    }
 
 
 def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
@@ -90,22 +61,10 @@ def parse_value(value: Any, *, quantity: str) -> tuple[float, float]:
     return number, half
 
 
-def parse_seconds(text: str) -> tuple[float, float]:
-    """Parse `1013 s`, `16.9 min` or `1:27:16`; return seconds and half a unit of the last digit."""
-    if re.fullmatch(r"\d+(:\d\d){1,2}", text):
-        total = 0
-        for part in text.split(":"):
-            total = total * 60 + int(part)
-        return float(total), 0.5
-    match = re.fullmatch(r"([\d.,]+) *([a-z]*)", text.strip())
-    if match is None or match[2] not in _UNIT_S:
-        raise Unreadable(f"{text!r}: expected a time such as 1744s, 29min, 0.5h or 1:27:16")
-    value, half = parse_value(match[1], quantity="seconds")
-    return value * _UNIT_S[match[2]], half * _UNIT_S[match[2]]
-
-
 def read_claims(path: Path) -> list[Claim]:
     """Read claims from YAML: a list, or a mapping with `claims`; runs are relative to the file."""
+    if not path.is_file():
+        raise Unreadable(f"{path}: no such file with claims")
     try:
         tree = parse_yaml(read_text(path, most=LARGEST_FILE), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
@@ -143,12 +102,20 @@ def _claim(item: Any, path: Path, number: int) -> Claim:
 
 
 def judge(claim: Claim) -> dict[str, Any]:
-    """Compare a claim with its runs."""
+    """Return a claim beside its recomputed value; `why` names what is missing or wrong."""
     try:
         found, why = _recompute(claim)
     except Unreadable as error:
         found, why = None, str(error)
-    return judged_row(claim.text, claim.value, found, why, half=claim.half)
+    return {
+        "text": claim.text,
+        "claimed": claim.value,
+        "recomputed": found.value if found else None,
+        "low": found.low if found else None,
+        "high": found.high if found else None,
+        "verdict": compare(found, value=claim.value, half=claim.half),
+        "why": why,
+    }
 
 
 def compare(found: Estimate | None, *, value: float, half: float) -> str:

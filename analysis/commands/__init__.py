@@ -8,10 +8,10 @@ from pathlib import Path
 from configs.errors import Unreadable
 
 
-def plot_file(text: str, kinds: tuple[str, str] = (".png", ".svg")) -> Path:
+def plot_file(text: str) -> Path:
     """Return the path of a plot; for `type` of an option."""
-    if Path(text).suffix not in kinds:
-        raise argparse.ArgumentTypeError(f"{text!r} ends neither in {' nor in '.join(kinds)}")
+    if Path(text).suffix not in (".png", ".svg", ".pdf"):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a name in .png, .svg or .pdf")
     return Path(text)
 
 

@@ -1,13 +1,12 @@
-"""`audit`: recompute claims about runs, and tables in Markdown pages."""
+"""`audit`: recompute claims about runs."""
 
 import argparse
 from pathlib import Path
 
-from analysis.audit.markdown_table import judged
+from analysis.audit.claims import judge, read_claims
 from analysis.table import put
 
 EXAMPLE = """ditbench audit logs/claims.yaml
-  ditbench audit README.md
 
 a claim:
   - text: compiling makes a step 17 % faster
@@ -18,6 +17,6 @@ a claim:
 
 def run(args: argparse.Namespace) -> int:
     """Print the verdicts; return 1 if a claim disagrees."""
-    found = [row for path in map(Path, args.paths) for row in judged(path)]
+    found = [judge(claim) for path in map(Path, args.paths) for claim in read_claims(path)]
     put(found, args, json={"claims": found})
     return 1 if any(row["verdict"] == "disagrees" for row in found) else 0

@@ -6,16 +6,15 @@ from analysis.commands import share
 from analysis.measure.loss import Compared
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
-from analysis.study.cells_table import cell_rows, display_cell, hardware_text
-from analysis.study.power import power_text
+from analysis.study.cells_table import cell_rows, hardware_text
 from analysis.table import put, remark
-from analysis.verdict import verdict_lines
 from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
-DROP = ("HFU", "MFU", "s/image 95 %", "gpu GB", "95 %", "images/s", "loss", "ended early")
-# Sentences below a table; --json has all.
-MOST_LINES = 8
+DROP = (
+    "HFU", "MFU", "host-bound", "counts", "image_s", "gpu_gb", "images_per_s", "loss",
+    "ended_early",
+)  # fmt: skip
 EXAMPLE = "ditbench cells logs/layouts-1120 --of validation_loss"
 
 
@@ -32,10 +31,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
-    parser.add_argument(
-        "--difference", type=share, metavar="SHARE", help="say how many repeats and steps of runs "
-        "like these show this difference, such as 0.02",
-    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,17 +46,10 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"{args.paths[0]}: none of its {waiting} runs has begun")
     compared = Compared(of=args.of, by=args.by, margin=args.margin)
     rows = cell_rows(logs, compared=compared)
-    if args.json or args.csv:
-        put(rows, args, json={"cells": rows, "on": hardware_text(logs)})
-    else:
-        put([display_cell(row) for row in rows], args, drop=DROP)
-        for line in [*verdict_lines(rows), *verdict_lines(rows, prefix="loss_")][:MOST_LINES]:
-            print(line)
-        hardware = hardware_text(logs)
+    hardware = hardware_text(logs)
+    put(rows, args, json={"cells": rows, "on": hardware}, drop=DROP, judged="speed")
+    if not (args.json or args.csv):
         print(f"\non {hardware}" if hardware else "\nno run recorded its hardware")
-        args.rows = rows
-    if args.difference:
-        remark(power_text(logs, of=args.of, difference=args.difference))
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])
     remark(line for log in logs for line in log.remarks)
     return 0

@@ -6,7 +6,13 @@ from analysis.commands import share
 from analysis.measure.loss import MARGIN
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
-from analysis.study.compare import arms_of, comparison_rows, differences_of
+from analysis.study.compare import (
+    arms_of,
+    axis_of,
+    compare_all,
+    comparison_rows,
+    differences_of,
+)
 from analysis.table import put, put_more, remark
 from analysis.verdict import ratio_text
 from configs.errors import Unreadable
@@ -33,9 +39,8 @@ def run(args: argparse.Namespace) -> int:
     if len(logs) < 2:
         raise Unreadable(f"{args.paths[0]}: {len(logs)} run that began; compare takes two or more")
     arms = arms_of(logs)
-    has_images = all((log.column("images") > 0).any() for log in logs)
-    by = args.by or ("images" if has_images else "step")
-    rows, differ = comparison_rows(arms, by=by, margin=args.margin), differences_of(arms)
+    found = compare_all(arms, by=args.by or axis_of(arms), margin=args.margin)
+    rows, differ = comparison_rows(found), differences_of(arms)
     if args.json or args.csv:
         put(rows, args, json={"comparisons": rows, "differences": differ})
     else:

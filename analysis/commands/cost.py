@@ -5,10 +5,8 @@ from pathlib import Path
 
 from analysis.gpus.energy import energy_row
 from analysis.measure.cost import cost_rows, hours_row
-from analysis.measure.time_to_target import parse_target, time_to_target
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
-from configs.errors import Unreadable
 from configs.gpus import CARBON, read_rates
 
 EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
@@ -18,39 +16,26 @@ LEAST_SHARE = 0.95
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the file of rates, and the target."""
+    """Add the file of rates."""
     parser.add_argument(
         "--rates",
         type=Path,
         metavar="FILE",
         help=f"YAML: money per hour of each GPU; a line `{CARBON}: 35` gives carbon dioxide, too",
     )
-    parser.add_argument(
-        "--target",
-        metavar='"NAME<=VALUE"',
-        help="the energy until a metric of the records reaches a value, <= or >=",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a row per run, then the ledger of hours."""
     rates = read_rates(args.rates) if args.rates else {}
-    carbon, target = rates.pop(CARBON, None), parse_target(args.target) if args.target else None
+    carbon = rates.pop(CARBON, None)
     logs = read_logs(args.paths)
-    spent, unknown = [], []
-    for log in logs:
-        try:
-            reached = time_to_target(log, target) if target else None
-        except Unreadable as error:
-            unknown.append(f"no energy to the target: {error}")
-            reached = None
-        spent.append(energy_row(log, reached=reached, g_co2_per_kwh=carbon))
+    spent = [energy_row(log, g_co2_per_kwh=carbon) for log in logs]
     rows = [row | more for row, more in zip(cost_rows(logs, rates), spent, strict=True)]
     ledger = [row for log in logs if (row := hours_row(log))]
     put(rows, args, json={"runs": rows, "hours": ledger})
     title = "hours by purpose (queue and hold are not part of the allocated hours)"
     put_more(ledger, args, title=title)
-    remark(unknown)
     remark(
         f"{row['run']}: no rate for {row['gpu'] or 'an unknown GPU'}"
         for row in rows

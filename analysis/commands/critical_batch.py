@@ -4,7 +4,7 @@ import argparse
 
 from analysis.measure.time_to_target import samples_to_target
 from analysis.read.find import read_logs
-from analysis.stats.critical_batch import fit_critical_batch
+from analysis.stats.critical_batch import CriticalBatch, fit_critical_batch
 from analysis.stats.intervals import estimate_fields
 from analysis.table import put, remark
 
@@ -26,38 +26,40 @@ def run(args: argparse.Namespace) -> int:
     """Print the fit and its data; return 1 if fewer than two batches reached the target."""
     samples, remarks = samples_to_target(read_logs(args.paths), args.target)
     found = fit_critical_batch(samples)
+    line = found if found and found.is_line else None
     rows = [
         {
             "global_batch": batch,
             "runs": len(values),
             "samples": float(values.mean()),
-            "fitted": found.e_min * (1 + batch / found.b_crit.value) if found else None,
+            "fitted": line.e_min * (1 + batch / line.b_crit.value) if line else None,
         }
         for batch, values in sorted(samples.items())
     ]
     whole = {
-        **estimate_fields("b_crit", found.b_crit if found and found.is_line else None),
-        "e_min": found.e_min if found else None,
+        **estimate_fields("b_crit", line.b_crit if line else None),
+        "e_min": line.e_min if line else None,
     }
     put(rows, args, json=whole)
     args.rows = [whole]
     remark(remarks)
-    if found and not found.is_line:
-        remark([
-            "undetermined: the samples do not rise along a line over the batch "
-            f"(p = {found.p_line:.2g}), so there is no single critical batch size"
-        ])  # fmt: skip
-        return 1
-    if not found:
-        remark(["undetermined: samples must rise over two batches or more"])
-        return 1
+    if args.json or args.csv:
+        remark([_sentence(found)])
+    else:
+        print(f"\n{_sentence(found)}")
+    return 0 if line else 1
+
+
+def _sentence(found: CriticalBatch | None) -> str:
+    if found is None:
+        return "critical batch size undetermined: samples must rise over two batches or more"
+    if not found.is_line:
+        return (
+            "critical batch size undetermined: the samples do not rise along a line over the "
+            "batch, so there is no single one"
+        )
     ends = "no interval: two batches, each run once"
     if found.b_crit.low is not None:
         high = "inf" if found.b_crit.high is None else f"{found.b_crit.high:.0f}"
         ends = f"[{found.b_crit.low:.0f}, {high}]"
-    line = f"critical batch size {found.b_crit.value:.0f} {ends}, E_min {found.e_min:.6g}"
-    if args.json or args.csv:
-        remark([line])
-    else:
-        print(f"\n{line}")
-    return 0
+    return f"critical batch size {found.b_crit.value:.0f} {ends}, E_min {found.e_min:.6g}"

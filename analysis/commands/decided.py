@@ -2,12 +2,10 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from analysis.read.find import read_logs
 from analysis.study.decision import decide, end_settled, spent, standing_row
 from analysis.table import put, remark
-from analysis.verdict import ratio_text
 from configs.errors import Unreadable
 from runs.study_folder import StudyFolder, is_study_folder
 
@@ -33,16 +31,8 @@ def run(args: argparse.Namespace) -> int:
     study, logs = StudyFolder(path), read_logs([str(path)])
     found = decide(study, logs)
     rows = [standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]
-    put(rows if args.json or args.csv else [_shown(row) for row in rows], args, json=rows)
-    args.rows = rows
+    put(rows, args, json=rows)
     remark([spent(found, logs)])
     if args.skip:
         remark(end_settled(study, found))
     return 0 if len(found.settled) == len(found.cells) else 1
-
-
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for people."""
-    ratio = ratio_text(row["ratio"], row["low"], row["high"])
-    shown = {"cell": row["cell"], "quantity": row["quantity"], "repeats": row["n"], "ratio": ratio}
-    return shown | {"verdict": row["why"] or row["word"], "needed": row["needed"]}

@@ -6,7 +6,6 @@ from analysis.commands import plot_file, share, writing
 from analysis.measure.loss import (
     MARGIN,
     Compared,
-    display_row,
     exact_differences,
     factor_remarks,
     loss_rows,
@@ -15,7 +14,7 @@ from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.table import put, remark
-from analysis.verdict import FIELDS, verdict_lines
+from analysis.verdict import FIELDS
 from configs.errors import Unreadable
 
 EXAMPLE = "ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.png"
@@ -43,7 +42,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--exact", action="store_true", help="exit 1 if any loss at a common step differs"
     )
     parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="also draw the curves: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="also draw the curves: .png, .svg or .pdf"
     )
 
 
@@ -65,10 +64,7 @@ def _compare(logs: list[RunLog], args: argparse.Namespace) -> int:
     if not any(_has_curve(log, args) for log in logs):
         loss_curve(logs[0], by=args.by, of=args.of)  # raises, with what there is instead
     rows = loss_rows(logs, _compared(args))
-    put([display_row(row) for row in rows] if _is_text(args) else rows, args, json={"pairs": rows})
-    args.rows = rows
-    if _is_text(args):
-        print("\n" + "\n".join(verdict_lines(rows)[:8]))
+    put(rows, args, json={"pairs": rows})
     remark(factor_remarks(logs, _compared(args)))
     return 0
 
@@ -94,10 +90,6 @@ def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
 
 def _compared(args: argparse.Namespace) -> Compared:
     return Compared(of=args.of, by=args.by, after=args.after, margin=args.margin)
-
-
-def _is_text(args: argparse.Namespace) -> bool:
-    return not (args.json or args.csv)
 
 
 def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:

@@ -9,13 +9,14 @@ from analysis.gradient_noise.table import (
     noise_by_stage,
     noise_remarks,
     noise_rows,
-    run_dict,
 )
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
+# The columns to leave out first of a table that is too wide.
+DROP = ("seconds", "g2", "s")
 EXAMPLE = "ditbench noise logs/digits-1120 --plot noise.png"
 
 
@@ -29,7 +30,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--scope", metavar="NAME", help="print this scope only: whole, adaln, ...")
     parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png or .svg"
+        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png, .svg or .pdf"
     )
 
 
@@ -47,13 +48,10 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"{args.paths[0]}: no run in it")
     logs = [read_noise(run, stages=args.stages) for run in runs]
     found = [(log, noise_by_stage(log)) for log in logs]
-    trees = [run_dict(log, stages) for log, stages in found]
     table = [row for log, stages in found for row in noise_rows(log, stages)]
     if args.scope:
         table = [row for row in table if row["scope"] == args.scope]
-    put(
-        by_step(table) if args.by_step else table, args, json=trees[0] if len(trees) == 1 else trees
-    )
+    put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
     for log, stages in found:
         remark(noise_remarks(log, stages))
     if args.plot:

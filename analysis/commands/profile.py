@@ -8,7 +8,6 @@ from analysis.measure.profile import (
     operations,
     read_trace,
     region_rows,
-    waiting_rows,
 )
 from analysis.table import put, put_more
 from configs.errors import Unreadable
@@ -31,10 +30,8 @@ def run(args: argparse.Namespace) -> int:
     rows = operation_rows([operations(trace) for trace in traces], top=args.top)
     several = len(traces) > 1
     parts = [_of(n, row, several) for n, trace in enumerate(traces) for row in region_rows(trace)]
-    waits = [_of(n, row, several) for n, trace in enumerate(traces) for row in waiting_rows(trace)]
-    put(rows, args, json={"operations": rows, "regions": parts, "waiting": waits})
+    put(rows, args, json={"operations": rows, "regions": parts})
     put_more(parts, args, title="parts of the steps:")
-    put_more(waits, args, title="calls that wait for a GPU:")
     return 0
 
 

@@ -1,12 +1,10 @@
 """`target`: time to a target, and its factors."""
 
 import argparse
-from typing import Any
 
 from analysis.measure.time_to_target import group_rows, group_runs, parse_target, time_to_target
 from analysis.read.find import read_logs
-from analysis.table import put, remark, with_intervals
-from analysis.verdict import FIELDS, verdict_lines
+from analysis.table import put, remark
 from configs.errors import Unreadable
 
 EXAMPLE = 'ditbench target logs/study-1120 --target "loss<=0.25"'
@@ -36,17 +34,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable("\n".join(left))
     found = group_runs(logs, target)
     rows = group_rows(found)
-    is_text = not (args.json or args.csv)
-    put([_shown(row) for row in rows] if is_text else rows, args, json={"groups": rows})
-    if is_text and (lines := verdict_lines(rows)):
-        print("\n" + "\n".join(lines))
-    args.rows = rows
+    put(rows, args, json={"groups": rows})
     remark(f"left out: {why}" for why in left)
     remark(f"{name}: never reached {args.target}" for group in found for name in group.missed)
     return 0 if any(group.reached for group in found) else 1
-
-
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row for people."""
-    own = {name: value for name, value in row.items() if name not in FIELDS}
-    return {"run": row["run"], "verdict": row["word"]} | with_intervals(own)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.time_breakdown import time_breakdown
-from analysis.measure.time_to_target import TimeToTarget
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
@@ -92,10 +91,8 @@ def energy(log: RunLog) -> Energy | None:
     )
 
 
-def energy_row(
-    log: RunLog, *, reached: TimeToTarget | None, g_co2_per_kwh: float | None
-) -> dict[str, Any]:
-    """Return the energy of a run, per image and up to its target; unknown values are None.
+def energy_row(log: RunLog, *, g_co2_per_kwh: float | None) -> dict[str, Any]:
+    """Return the energy of a run, and per image; unknown values are None.
 
     `share` is that of the run's GPU time which the readings cover.
     """
@@ -103,13 +100,11 @@ def energy_row(
     if found is None or breakdown is None:
         return {"slurm_kwh": slurm_kwh(log)}
     allocated_s, images = breakdown.allocated_s * (count or 0), log.last("images")
-    before = energy_at(log, np.array([breakdown.began + reached.seconds])) if reached else None
     return {
         "energy_kwh": found.kwh,
         "energy_by": found.measured_by,
         "energy_share": min(1.0, found.covered_s / allocated_s) if allocated_s else None,
         "kwh_per_million_images": found.kwh / images * 1e6 if images else None,
-        "kwh_to_target": None if before is None else float(before[0]),
         "slurm_kwh": slurm_kwh(log),
         "co2_kg": None if g_co2_per_kwh is None else found.kwh * g_co2_per_kwh / 1e3,
     }

@@ -14,16 +14,14 @@ from analysis.stats.noise_scale import NoiseScale
 _STAGES_SHOWN = 4
 
 
-def noise_figure(
-    runs: Sequence[tuple[str, list[StageNoise]]], *, panel_height: float = 3.0
-) -> Figure:
+def noise_figure(runs: Sequence[tuple[str, list[StageNoise]]]) -> Figure:
     """Return B_simple of runs with intervals; undetermined scales leave gaps.
 
     The upper panel shows it over training, with a line per bin if there is one run. The lower one
     shows the first run over t at some of its stages, if it has bins.
     """
     rows = 2 if any(stage.bins for stage in runs[0][1]) else 1
-    figure, panels = figure_of(rows=rows, height=panel_height * rows)
+    figure, panels = figure_of(rows=rows, height=3.0 * rows)
     for number, (name, stages) in enumerate(runs):
         points = [(float(stage.step), stage.scale) for stage in stages]
         color = "k" if len(runs) == 1 else f"C{number}"

@@ -1,4 +1,4 @@
-"""The noise scale of runs as table rows, as JSON by run, stage and bin, and as remarks."""
+"""The noise scale of runs as table rows and as remarks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy as np
 from analysis.gradient_noise.records import SAME, WHOLE
 from analysis.gradient_noise.stages import BinnedSums, GradientNoiseLog, Stage
 from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
-from analysis.stats.intervals import Estimate, estimate_fields
+from analysis.stats.intervals import Estimate
 from analysis.stats.noise_scale import DETERMINED, NoiseScale, noise_scale
 from analysis.table import interval_text
 
@@ -20,7 +20,6 @@ class BinNoise:
 
     t_low: float
     t_high: float
-    weight: float
     scope: str
     scale: NoiseScale
     samples: int
@@ -61,7 +60,6 @@ def _bins(binned: BinnedSums) -> list[BinNoise]:
         BinNoise(
             t_low=k / count,
             t_high=(k + 1) / count,
-            weight=float(binned.weights[k]),
             scope=binned.scope,
             scale=noise_scale(sums),
             samples=len(sums),
@@ -98,41 +96,10 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def run_dict(log: GradientNoiseLog, stages: list[StageNoise]) -> dict[str, Any]:
-    """Return `{run, steps: [{step, g2, s, b_simple, low, high, verdict, bins: [...]}]}`."""
-    return {"run": log.name, "steps": [_stage_dict(stage) for stage in stages]}
-
-
-def _stage_dict(stage: StageNoise) -> dict[str, Any]:
-    return {
-        "step": stage.step,
-        **scale_fields(stage.scale),
-        **_size_fields(stage.stage),
-        "bins": list(_bin_dicts(stage)),
-        "variance_reduction": [_reduction_dict(found) for found in stage.reductions],
-    }
-
-
 def _size_fields(stage: Stage) -> dict[str, Any]:
     """Return the number of samples, their microbatches K of b images, and their seconds."""
     shape = {"samples": len(stage.whole), "k": stage.count, "b": stage.whole.batch}
     return shape | {"seconds": stage.seconds}
-
-
-def _bin_dicts(stage: StageNoise) -> Iterator[dict[str, Any]]:
-    """Yield each bin in its first scope, then in the others, with the ratio of adaLN to whole."""
-    scopes = list(stage.bins.values())
-    for same in zip(*scopes, strict=True) if scopes else ():
-        first, *others = same
-        fields = {
-            "t_low": first.t_low,
-            "t_high": first.t_high,
-            "weight": first.weight,
-            "scope": first.scope,
-            **scale_fields(first.scale),
-        }
-        fields |= {other.scope: scale_fields(other.scale) for other in others}
-        yield fields | {"adaln_over_whole": adaln_over_whole(same)}
 
 
 def adaln_over_whole(bins: Sequence[BinNoise]) -> float | None:
@@ -185,16 +152,6 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
         )
         shares = ", ".join(f"{share:.3g}" for share in found.bin_shares)
         yield f"{log.name}, step {last.step}, {found.scope}: objective.bin_shares=[{shares}]"
-
-
-def _reduction_dict(found: VarianceReduction) -> dict[str, Any]:
-    return {
-        "scope": found.scope,
-        **estimate_fields("stratified", found.stratified),
-        **estimate_fields("variance", found.variance),
-        "gain": found.gain,
-        "bin_shares": found.bin_shares.tolist(),
-    }
 
 
 def _estimate(estimate: Estimate) -> str:

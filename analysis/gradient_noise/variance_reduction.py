@@ -22,14 +22,12 @@ MAX_WEIGHT = 5.0
 class VarianceReduction:
     """Variances as shares of that under the density, by `stratified` and by `variance` sampling.
 
-    `bin_shares` are the shares q_k of the latter. `gain` is sum w s^2 / (sum w s)^2 with
-    s^2 = tr Sigma_k, the gain in the limit of G = 0.
+    `bin_shares` are the shares q_k of the latter.
     """
 
     scope: str
     stratified: Estimate
     variance: Estimate
-    gain: float
     bin_shares: Floats
 
 
@@ -70,12 +68,10 @@ def predict_variance(binned: BinnedSums) -> VarianceReduction | None:
 
     bin_shares = np.zeros(len(binned.weights))
     bin_shares[used] = shares
-    root = np.sqrt(np.maximum(noise, 0))
     return VarianceReduction(
         scope=binned.scope,
         stratified=ratio("stratified"),
         variance=ratio("variance"),
-        gain=float(weights @ root**2 / (weights @ root) ** 2),
         bin_shares=bin_shares,
     )
 

@@ -1,7 +1,7 @@
 """Contrasts of the loss of arms: the same within a margin, better, worse or undetermined."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,9 +13,8 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats
-from analysis.stats.judge import Judgement, judge
 from analysis.stats.summary import MIN_VALUES, Mean, effective_number, mean_of, trend
-from analysis.verdict import ratio_text, verdict_fields
+from analysis.verdict import against_first
 from configs.errors import Unreadable
 
 # The loss of a run is the mean over this share of it: a single record is noisy.
@@ -55,12 +54,6 @@ class Compared:
         )
 
 
-def judged_losses(arms: Sequence[Sequence[RunLog]], compared: Compared) -> list[Judgement | None]:
-    """Return the verdict on each arm, which are runs, against the first; it has none itself."""
-    found = [loss_contrast(arms[0], arm, compared) for arm in arms[1:]]
-    return [None, *judge((found, compared.quantity))[0]]
-
-
 def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared) -> Contrast:
     """Return the contrast of the losses at the end of the range that all runs have.
 
@@ -75,7 +68,10 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     try:
         sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
     except Unreadable as error:
-        return refused(str(error))
+        why = str(error)
+        for log in (*base, *arm):
+            why = why.replace(str(log.path), log.name)
+        return refused(why)
     every = [curve for side in sides for curve in side]
     low = max(compared.after, *(curve.x[0] for curve in every))
     high = min(curve.x[-1] for curve in every)
@@ -257,26 +253,20 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
 
 def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]]:
     """Return a row per run but the first, with the verdict on it against the first."""
-    judged = judged_losses([[log] for log in logs], compared)
-    first = logs[0]
+    first, *others = logs
+    contrasts = [loss_contrast([first], [log], compared) for log in others]
+    names = [log.name for log in logs]
+    verdicts = against_first(contrasts, compared.quantity, names=names)[1:]
     return [
         {
             "a": first.name,
             "b": log.name,
             "loss_a": final_loss(first, of=compared.of),
             "loss_b": final_loss(log, of=compared.of),
-            **verdict_fields(found, compared.quantity, base=first.name, arm=log.name),
+            **verdict,
         }
-        for log, found in zip(logs[1:], judged[1:], strict=True)
+        for log, verdict in zip(others, verdicts, strict=True)
     ]
-
-
-def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for people."""
-    ratio = ratio_text(row["ratio"], row["low"], row["high"])
-    return {name: row[name] for name in ("a", "b", "loss_a", "loss_b")} | {
-        "ratio": ratio, "loss verdict": row["word"],
-    }  # fmt: skip
 
 
 def factor_remarks(logs: Sequence[RunLog], compared: Compared) -> list[str]:

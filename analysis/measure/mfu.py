@@ -41,26 +41,6 @@ def hfu(log: RunLog, images_per_s: float | None) -> float | None:
     return _share(log, None if model is None or macs is None else model + 2 * macs, images_per_s)
 
 
-def naive_mfu(log: RunLog, images_per_s: float | None) -> float | None:
-    """Return the utilisation by 6 x parameters x tokens, the count of language-model papers.
-
-    It counts adaLN's parameters, a third of a DiT's, for every token.
-    """
-    parameters, tokens = _count(log.facts.get("parameters")), _tokens(log)
-    if parameters is None or tokens is None:
-        return None
-    return _share(log, 6 * parameters * tokens, images_per_s)
-
-
-def _tokens(log: RunLog) -> float | None:
-    """Return the recorded tokens per image, or the patches per image from the config."""
-    if "tokens_per_image" in log.facts:
-        return _count(log.facts["tokens_per_image"])
-    config = log.config or {}
-    size, patch = _count(config.get("data.size")), _count(config.get("model.patch"))
-    return None if size is None or patch is None else (size // patch) ** 2
-
-
 def _share(log: RunLog, per_image: float | None, images_per_s: float | None) -> float | None:
     peak = _peak_flops(log.facts)
     if peak is None or per_image is None or images_per_s is None:

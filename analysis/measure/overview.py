@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.cache import cached_entries
 from analysis.measure.mfu import mfu
 from analysis.measure.speed import measure_rate
 from analysis.read.find import places, read_others
@@ -14,11 +13,12 @@ from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.run_names import named_apart
 from configs.errors import Unreadable
+from configs.progress import counted
 from runs.folder import RunFolder
 
 
 def overview(paths: list[str]) -> list[dict[str, Any]]:
-    """Return a row and remarks of every run under `paths`; run folders come through a cache."""
+    """Return a row and remarks of every run under `paths`."""
     found: dict[tuple[Path, str], tuple[dict[str, Any], Path]] = {}
     for name in paths:
         try:
@@ -40,8 +40,8 @@ def _entries(path: str) -> list[tuple[dict[str, Any], Path]]:
     """Return the entries of the runs under one path, each with its own path."""
     found = []
     for place in places([path]):
-        entries = cached_entries(place.path, place.ours, _entry_of) if place.ours else []
-        found += [(entry, run.path) for entry, run in zip(entries, place.ours, strict=True)]
+        runs = counted(place.ours, f"reading the runs in {place.path}")
+        found += [(_entry_of(run), run.path) for run in runs]
         others = read_others(place)
         found += [(_entry(log), log.path) for log in others.logs]
         found += [(_unreadable(name, why), place.path / name) for name, why in others.unread]

@@ -1,4 +1,4 @@
-"""The operations, regions and synchronizing calls of a PyTorch profile (a Chrome trace).
+"""The operations and regions of a PyTorch profile (a Chrome trace).
 
 A trace holds nested events: an operator calls another, which launches kernels. Adding them up
 counts the same microsecond several times, so an operation is given its self time, without its
@@ -7,7 +7,6 @@ children.
 
 import gzip
 import json
-import re
 import zlib
 from bisect import bisect_right
 from collections import defaultdict
@@ -23,10 +22,6 @@ LARGEST_TRACE = 1 << 30
 HOST = frozenset(["cpu_op", "python_function", "cuda_runtime", "Operator"])
 DEVICE = frozenset(["kernel", "gpu_memcpy", "gpu_memset"])
 _REGION = "region: "  # the prefix that train/engine/profiler.py writes
-_COMMUNICATION = re.compile(r"nccl|c10d::|gloo:")
-_SYNCHRONIZING = re.compile(
-    r"cuda(Device|Stream|Event)Synchronize|aten::(item|_local_scalar_dense|nonzero)|cudaMemcpy"
-)
 
 Event = Mapping[str, Any]
 
@@ -125,8 +120,7 @@ def operation_rows(
 def region_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
     """Return each region's calls, its host time, and the device time of its launches.
 
-    Host times include nested events. Communication overlaps the regions that call it, so it has
-    no share.
+    Host times include nested events.
     """
     spans = sorted(
         (float(event["ts"]), _end(event), str(event["name"])[len(_REGION) :])
@@ -148,10 +142,7 @@ def region_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
         }
         for name, spent in host.items()
     ]
-    rows.sort(key=lambda row: -row["host_ms"])
-    if communication := _communication(events):
-        rows.append(communication)
-    return rows
+    return sorted(rows, key=lambda row: -row["host_ms"])
 
 
 def _device_us_by_region(
@@ -177,41 +168,3 @@ def _device_us_by_region(
 def _correlation(event: Event) -> Any:
     arguments = event.get("args")
     return arguments.get("correlation") if isinstance(arguments, Mapping) else None
-
-
-def _communication(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the row of communication: outermost host calls and device kernels."""
-    found = [event for event in events if _COMMUNICATION.search(str(event.get("name")))]
-    device = [event for event in found if event.get("cat") in DEVICE]
-    host = [event for event in found if event.get("cat") == "cpu_op"]
-    if not host and not device:
-        return None
-    return {
-        "region": "communication",
-        "calls": len(device or host),
-        "host_ms": _covered_us(host) / 1e3,
-        "share": None,
-        "device_ms": sum(float(event["dur"]) for event in device) / 1e3 if device else None,
-    }
-
-
-def _covered_us(events: Sequence[Event]) -> float:
-    """Return the microseconds that at least one event covers, summed over threads."""
-    total, ends = 0.0, dict[Any, float]()
-    for event in sorted(events, key=lambda event: event["ts"]):
-        thread, end = (event.get("pid"), event.get("tid")), event["ts"] + event["dur"]
-        begin = max(event["ts"], ends.get(thread, event["ts"]))
-        total += max(0.0, end - begin)
-        ends[thread] = max(end, begin)
-    return total
-
-
-def waiting_rows(events: Sequence[Event]) -> list[dict[str, Any]]:
-    """Return the calls that make the host wait for the device, the longest first."""
-    found: dict[str, Spent] = defaultdict(Spent)
-    for event in events:
-        name = str(event.get("name"))
-        if event.get("cat") in ("cuda_runtime", "cpu_op") and _SYNCHRONIZING.match(name):
-            found[name].add(event["dur"])
-    rows = [{"call": name, "calls": one.calls, "ms": one.us / 1e3} for name, one in found.items()]
-    return sorted(rows, key=lambda row: (-row["ms"], row["call"]))

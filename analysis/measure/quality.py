@@ -10,9 +10,8 @@ import numpy as np
 from analysis.observations import group_alike, is_repeat, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, one_sample, refused
-from analysis.stats.intervals import Floats, blocks_mean, estimate_fields, seeds_needed
-from analysis.stats.judge import judge
-from analysis.verdict import verdict_fields
+from analysis.stats.intervals import Floats, blocks_mean, estimate_fields
+from analysis.verdict import against_first
 
 # The margin of equivalent distances.
 MARGIN = 0.02
@@ -62,13 +61,10 @@ def quality_rows(arms: Sequence[Quality], *, margin: float) -> list[dict[str, An
     with the interval over trainings, on which the verdict rests.
     """
     quantity = replace(FID, margin=margin)
-    (judged,) = judge(([quality_contrast(arms[0], arm) for arm in arms[1:]], quantity))
-    return [
-        _row(arm)
-        | verdict_fields(found, quantity, base=arms[0].name, arm=arm.name)
-        | {"seeds_needed": None if found is None else _seeds_needed(arms[0], arm, 1 + margin)}
-        for arm, found in zip(arms, [None, *judged], strict=True)
-    ]
+    base, *others = arms
+    contrasts = [quality_contrast(base, arm) for arm in others]
+    verdicts = against_first(contrasts, quantity, names=[arm.name for arm in arms])
+    return [_row(arm) | verdict for arm, verdict in zip(arms, verdicts, strict=True)]
 
 
 def _row(arm: Quality) -> dict[str, Any]:
@@ -96,11 +92,6 @@ def quality_contrast(base: Quality, arm: Quality) -> Contrast:
     if not all(sides):
         return Contrast(mean=None, why="a FID at infinity is not above 0")
     return contrast(*sides)
-
-
-def _seeds_needed(base: Quality, arm: Quality, ratio: float) -> int | None:
-    logs = [side.logs() for side in (base, arm)]
-    return seeds_needed(logs, ratio=ratio) if min(map(len, logs)) > 1 else None
 
 
 def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:

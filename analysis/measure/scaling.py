@@ -13,9 +13,8 @@ from analysis.measure.speed import SPEED, Arm, MeasuredRate, measure_rate, speed
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
-from analysis.stats.judge import judge
 from analysis.stats.summary import Mean
-from analysis.verdict import verdict_fields
+from analysis.verdict import against_first
 from configs.schema import KINDS, tagged
 
 # Keys and facts that may differ between the points of one curve.
@@ -85,10 +84,10 @@ def _curve(kind: str, logs: list[RunLog]) -> ScalingCurve:
     least = next(iter(arms))
     base, *others = arms.values()
     contrasts = [speed_contrast(base, arm) for arm in others]
-    (judged,) = judge((contrasts, SPEED))
+    verdicts = against_first(contrasts, SPEED, names=[arm.name for arm in arms.values()])
     rows = [
-        _row(kind, count, arm) | verdict_fields(found, SPEED, base=base.name, arm=arm.name)
-        for (count, arm), found in zip(arms.items(), [None, *judged], strict=True)
+        _row(kind, count, arm) | verdict
+        for (count, arm), verdict in zip(arms.items(), verdicts, strict=True)
     ]
     for row in rows:
         row |= _efficiency(row, least)

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
-from analysis.measure.differences import causes, differences, yaml_text
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.run_log import RunLog, kept_with_log
@@ -22,7 +21,6 @@ from analysis.stats.contrast import (
     refused,
 )
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.judge import Judgement, judge
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
 from analysis.stats.summary import MIN_SEGMENT, MIN_VALUES, Mean, Summary, ratio_of_means, summarise
 
@@ -33,7 +31,6 @@ WIDEST = 0.25
 SUPPORT = 3.0
 # A share of the time in slow steps that is worth a remark.
 NOTED_SHARE = 0.02
-MOST_IN_WORDS = 3
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
 IN_VAIN = 2.0
 
@@ -188,11 +185,10 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     return [Arm(runs=tuple(group)) for group in groups]
 
 
-def judged_speeds(arms: Sequence[Arm]) -> list[Judgement | None]:
-    """Return the verdict on each arm against the first, which has none itself."""
+def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
+    """Return the contrasts of all arms but the first with the first."""
     common = scatter_of_cells(arms)
-    found = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
-    return [None, *judge((found, SPEED))[0]]
+    return [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
 
 
 def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
@@ -330,24 +326,6 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
 def attribution(base: Arm, arm: Arm) -> str:
     """Return a phrase that attributes a speedup to one difference, to several, or to none known."""
     return attributed(base.runs[0].log, arm.runs[0].log, of="clock")
-
-
-def arm_in_words(base: Arm, arm: Arm) -> str:
-    """Return how an arm differs, such as `300 steps against 150 steps`, or else its name."""
-    found = differences(base.runs[0].log, arm.runs[0].log)
-    known = {item.name: item for of in ("loss", "clock") for item in causes(found, of=of)}
-    known.pop("seed", None)
-    if not 0 < len(known) <= MOST_IN_WORDS or base.runs[0].log.config is None:
-        return arm.name
-    after = ", ".join(_side(item.name, item.b) for item in known.values())
-    before = ", ".join(_side(item.name, item.a) for item in known.values())
-    return f"{after} against {before}"
-
-
-def _side(name: str, value: object) -> str:
-    if name == "train.steps":
-        return f"{value} steps"
-    return f"{name.rpartition('.')[2].replace('_', ' ')} {yaml_text(value)}"
 
 
 def pooled_rate(arm: Arm) -> Estimate | None:

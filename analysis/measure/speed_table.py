@@ -6,28 +6,28 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.differences import differences, independent, yaml_text
-from analysis.measure.mfu import hfu, mfu, naive_mfu
-from analysis.measure.speed import SPEED, Arm, judged_speeds, pooled_rate
+from analysis.measure.mfu import hfu, mfu
+from analysis.measure.speed import SPEED, Arm, pooled_rate, speed_contrasts
 from analysis.stats.intervals import Estimate, estimate_fields
-from analysis.stats.judge import Judgement
-from analysis.table import interval_text, percent_text
-from analysis.verdict import ratio_text, verdict_fields
+from analysis.verdict import against_first
 
 
 def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
     """Return one row per arm, the first being the baseline; absent values are None."""
-    judged = judged_speeds(compared)
-    return [_speed_row(compared[0], *pair) for pair in zip(compared, judged, strict=True)]
+    names = [arm.name for arm in compared]
+    verdicts = against_first(speed_contrasts(compared), SPEED, names=names)
+    return [_speed_row(*pair) for pair in zip(compared, verdicts, strict=True)]
 
 
-def _speed_row(base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
+def _speed_row(arm: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
     row = {
         "run": arm.name,
         "clock": arm.runs[0].clock,
         **rate_fields(arm, pooled_rate(arm)),
-        **verdict_fields(found, SPEED, base=base.name, arm=arm.name),
+        **verdict,
     }
-    if found is None and (why := arm.runs[0].why_undetermined) and len(arm.runs) == 1:
+    is_baseline = verdict["word"] is None
+    if is_baseline and (why := arm.runs[0].why_undetermined) and len(arm.runs) == 1:
         return row | {
             "word": "undetermined",
             "verdict": f"{arm.name} is undetermined: {why}",
@@ -61,12 +61,11 @@ def _host_bound(arm: Arm) -> float | None:
 
 
 def _utilisation(arm: Arm, rate: Estimate | None) -> dict[str, float | None]:
-    """Return the share of the peak, counted in three ways."""
+    """Return the share of the peak, counted in two ways."""
     log, images_per_s = arm.runs[0].log, _images_per_s(arm, rate)
     return {
         "mfu": mfu(log, images_per_s),
         "hfu": hfu(log, images_per_s),
-        "mfu_naive_6n": naive_mfu(log, images_per_s),
     }
 
 
@@ -101,24 +100,3 @@ def difference_rows(base: Arm, arm: Arm) -> list[dict[str, Any]]:
         for item in found
         if item in kept or item.name.startswith("unlike_native")
     ]
-
-
-def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of `speed_rows` for people; a rate that counts no steps names its unit."""
-    per_s = row["steps_per_s"]
-    kind = "steps" if row["counts"] == "step" else "units"
-    if kind == "units" and row["units_per_s"] is not None:
-        per_s = f"{row['units_per_s']:.4g} {row['counts']}s/s"
-    return {
-        "run": row["run"],
-        "clock": row["clock"],
-        "steps/s": per_s,
-        "95 %": interval_text(row[f"{kind}_per_s_low"], row[f"{kind}_per_s_high"], ".4g"),
-        "images/s": row["images_per_s"],
-        "MFU": percent_text(row["mfu"]),
-        "HFU": percent_text(row["hfu"]),
-        "by 6N": percent_text(row["mfu_naive_6n"]),
-        "host-bound": percent_text(row["host_bound"]),
-        "speedup": ratio_text(row["ratio"], row["low"], row["high"]),
-        "verdict": row["word"] or "baseline",
-    }

@@ -16,8 +16,7 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
-from analysis.stats.judge import judge
-from analysis.verdict import verdict_fields
+from analysis.verdict import against_first
 from configs.errors import Unreadable
 from runs.records import starts
 
@@ -263,10 +262,9 @@ def group_rows(groups: Sequence[TargetGroup]) -> list[dict[str, Any]]:
     """
     base = groups[0]
     contrasts = [_contrast(base, group, "seconds", -1) for group in groups[1:]]
-    (judged,) = judge((contrasts, TO_TARGET))
+    verdicts = against_first(contrasts, TO_TARGET, names=[group.name for group in groups])
     return [
-        _group_row(base, group) | verdict_fields(found, TO_TARGET, base=base.name, arm=group.name)
-        for group, found in zip(groups, [None, *judged], strict=True)
+        _group_row(base, group) | verdict for group, verdict in zip(groups, verdicts, strict=True)
     ]
 
 

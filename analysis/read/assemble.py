@@ -97,6 +97,8 @@ def assemble(
         logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
     if len(logs) > 1:
         remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
+        if len(logs) > 2 and len({int(log.step[-1]) for log in logs}) == 1 and "epoch" not in rows:
+            remark += ", which may be epochs of one run: all end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
 
@@ -139,7 +141,10 @@ def _log(
         times = f" {len(found.begun)} times, first" if len(found.begun) > 1 else ""
         remarks.append(f"the step falls{times} at line {first}: {found.count} attempts")
     if found.twice:
-        remarks.append(f"{found.twice} rows repeat a step; the last of each is read")
+        remarks.append(
+            f"{found.twice} rows repeat a step; the last of each is read, and the log does not say "
+            "whether the step was printed twice or done again"
+        )
     merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
     facts = dict(placed.facts)
     if placed.axis == "step" and (batch := _only(merged["batch"])):

@@ -3,6 +3,7 @@
 import numpy as np
 
 from analysis.read.columns import Rows
+from analysis.read.vocabulary import key_of
 from analysis.stats.intervals import Floats
 
 DAY_S = 86_400.0
@@ -64,6 +65,9 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
     elif ratio is not None and abs(np.log(ratio[1])) < AGREE:
         # That of the interval since the row before, which the stamps tell as well.
         pass
+    elif axis != "epoch" and _is_beside_data(rows, values):
+        # Trainers that print how long a step waited for data print how long it took.
+        columns.setdefault("step_s", times)
     elif axis == "epoch" or each == 1:
         if "step_s" not in columns:
             columns["step_s"] = times
@@ -79,6 +83,12 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
                 "--pattern with a group step_s, interval_s or elapsed_s says which"
             )
     return Rows(columns), uncertain
+
+
+def _is_beside_data(rows: Rows, values: Floats) -> bool:
+    """Whether a `data_time` is printed that is a part of a time."""
+    waits = next((rows[name] for name in rows.columns if key_of(name) == "data time"), None)
+    return waits is not None and bool(np.nanmedian(waits) <= np.median(values))
 
 
 def _unwrapped(values: Floats) -> Floats:

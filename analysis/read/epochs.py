@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from analysis.read.columns import Rows
+from analysis.read.columns import LARGEST_STEP, Rows
 from analysis.stats.intervals import Floats
 
 # A bar cuts its time to whole seconds: its end is up to twice as much later than it says.
 CUT_S = 0.5
 # A bar that is drawn last at this share of its length has ended.
 ENDED = 0.98
+MOST_EPOCHS = 1e9
 
 
 def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
@@ -20,6 +21,7 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     """
     rows = _through_bars(rows)
     step, epoch, of = rows["step"], rows["epoch"], rows["of"]
+    epoch = np.where(epoch < MOST_EPOCHS, epoch, np.nan)
     if "group" in rows:
         of = rows["group"]
     known = np.flatnonzero(~np.isnan(epoch))
@@ -40,7 +42,8 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     remark = (
         None if is_certain else "the length of an epoch is not known: it counts to its last line"
     )
-    return rows.replace(step=step + np.floor(before)), remark
+    rows = rows.replace(step=step + np.floor(before))
+    return rows.take(rows["step"] < LARGEST_STEP), remark
 
 
 def _first(epoch: Floats, epochs: Floats, step: Floats, of: Floats) -> float:

@@ -106,7 +106,8 @@ def what_is(path: Path) -> str:
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
     if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\d\]])", start):
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
-        return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
+        if keys:
+            return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
     if {"Name", "State"} <= set(head.replace('"', "").split(",")):
         return "a W&B table of final values: it has a row per run and no curve; export the chart"
     if _is_table(start):

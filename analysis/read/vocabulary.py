@@ -15,12 +15,15 @@ ALIASES = {
         "train step", "training step", "train iter", "global iter", "num updates", "iterations",
         "iters", "it", "update", "updates", "completed step", "iteration step", "iter num",
         "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps",
-        "num timesteps", "timestep", "env steps", "frames",
+        "num timesteps", "timestep", "env steps", "frames", "timesteps total", "timestepssofar",
+        "totalenvinteracts", "total env interacts", "total num steps", "total env steps",
+        "time total timesteps", "misc total timesteps", "nupdates", "misc nupdates", "n updates",
+        "itr", "envsteps", "numsamples", "serial timesteps",
     ),
     "epoch": (
         "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
     ),
-    "episode": ("episode", "episodes"),
+    "episode": ("episode", "episodes", "episodessofar"),
     "loss": (
         "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
         "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",
@@ -80,6 +83,12 @@ _EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluating", "validating", "heldout"]
 )  # fmt: skip
+# With one of these a name with a loss is of a setting.
+_NO_LOSS = frozenset(
+    ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
+     "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum"]
+)  # fmt: skip
+_RESULT = re.compile(r"rew|return|score|accura|(?:^| )(?:acc|fps|ppl|perplexity|psnr|kl)(?: |$)")
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
 
@@ -97,7 +106,15 @@ def column_of(name: str) -> str:
         return _KEYS[key][0]
     if is_evaluation(name):
         return name
-    return next((column for column, rate in _RATES if rate.search(key)), name)
+    # In `time/iterations` the first part is a group's, no quantity.
+    leaf = key_of(name.rpartition("/")[2])
+    return next((column for column, rate in _RATES if rate.search(leaf)), name)
+
+
+def is_known(name: str) -> bool:
+    """Whether a name, other than a bare `time`, is one of a column's."""
+    key = key_of(name)
+    return key != "time" and (key in _KEYS or column_of(name) != name)
 
 
 def preference(name: str) -> int:
@@ -122,7 +139,14 @@ def is_evaluation(name: str) -> bool:
 def is_loss(name: str) -> bool:
     """Whether a name that `ALIASES` does not know is one of a training loss."""
     words = key_of(name).split()
+    if not _NO_LOSS.isdisjoint(words):
+        return False
     return any(word.endswith("loss") for word in words) or words[:1] == ["loss"]
+
+
+def is_result(name: str) -> bool:
+    """Whether a name is one of a score, as of reinforcement learning, or of a speed."""
+    return _RESULT.search(key_of(name)) is not None
 
 
 def scale_of(unit: str) -> float | None:

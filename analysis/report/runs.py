@@ -16,14 +16,14 @@ from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, PLOT_AXES, curves, mean_curve
 from analysis.report.html import aside, section, table
 from analysis.report.svg import COLOURS
-from analysis.study.cells import started_runs
+from analysis.study.cells import seconds_per_image, started_runs
 
 # Evaluations whose last value is a column.
 EVALUATED = ("validation_loss", "validation_gain", "held_out_loss", "fid_inf", "recognised")
 COLUMNS = (
     "state", "step", "steps", "loss", *EVALUATED, "steps_per_s", "images_per_s", "mfu",
-    "tokens_per_s_per_device", "gpu", "ranks", "attempts", "gpu_hours", "money", "energy_kwh",
-    "findings", "where", "format",
+    "tokens_per_s_per_device", "image_s", "gpu", "ranks", "attempts", "gpu_hours", "money",
+    "energy_kwh", "findings", "where", "format",
 )  # fmt: skip
 FEWEST_POINTS = 50
 # A page of more runs holds only the curves that are compared most often.
@@ -34,7 +34,9 @@ def table_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     spent = energy(log)
     known = cost_rows([log], rates)[0] | run_row(log)
+    drawn = seconds_per_image(log)
     known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
+    known |= {"image_s": drawn.value if drawn else None}
     for one in log.evaluations:
         known |= {name: one[name] for name in EVALUATED if name in one}
     return {"run": log.name} | {name: known.get(name) for name in COLUMNS}

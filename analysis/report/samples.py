@@ -15,12 +15,9 @@ from typing import Any
 from PIL import Image
 
 from analysis.measure.differences import yaml_text
-from analysis.measure.finetune import device, planned_steps
+from analysis.read.machine import gpu
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, section, text
-from configs.checks.captions import fill_trigger, read_text
-from configs.disk import IMAGE_SUFFIXES
-from configs.errors import ConfigError
 from configs.files import open_regular
 from configs.schema import tagged
 from runs.folder import RunFolder
@@ -51,11 +48,10 @@ class SampleSeries:
 
 @dataclass(frozen=True, kw_only=True)
 class SampleGrid:
-    """Series that were drawn alike, the number of each column, and the captioned image, if any."""
+    """Series that were drawn alike, and the number of each column."""
 
     series: tuple[SampleSeries, ...]
     columns: tuple[int, ...]
-    image: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +132,6 @@ def sample_grids(every: Sequence[SampleSeries], *, most_steps: int) -> list[Samp
         SampleGrid(
             series=tuple(series),
             columns=_columns([one.files for one in series], most_steps),
-            image=_training_image(series[0]),
         )
         for series in alike.values()
     ]
@@ -148,21 +143,6 @@ def _columns(files: Sequence[Mapping[int, Path]], most: int) -> tuple[int, ...]:
     count = min(most, len(every))
     places = [round(n * (len(every) - 1) / max(count - 1, 1)) for n in range(count)]
     return tuple(every[place] for place in places)
-
-
-def _training_image(series: SampleSeries) -> Path | None:
-    """Return the training image whose caption is the prompt, if its folder is still there."""
-    config, prompt = series.log.config or {}, dict(series.drawing).get("prompt")
-    folder, trigger = config.get("data.folder"), config.get("data.trigger")
-    for caption in sorted(Path(str(folder)).glob("*.txt")) if folder and prompt else ():
-        try:
-            words = fill_trigger(read_text(caption), str(trigger) if trigger else None)
-        except (ConfigError, OSError):
-            continue
-        images = [caption.with_suffix(suffix) for suffix in IMAGE_SUFFIXES]
-        if words == prompt:
-            return next((image for image in images if image.is_file()), None)
-    return None
 
 
 def picture(path: Path) -> Picture | None:
@@ -217,12 +197,11 @@ def _grid(
 ) -> str:  # fmt: skip
     """Return the table of one grid; a cell without an image of its own run stays empty."""
     title = _title(grid, grids)
-    heads = ["training image"] if grid.image else []
-    heads += [f"{grid.series[0].unit} {step}" for step in grid.columns]
+    heads = [f"{grid.series[0].unit} {step}" for step in grid.columns]
     rows = []
     for series in grid.series:
         name = series.log.name
-        cells = [_image(picture(grid.image), address, "training image")] if grid.image else []
+        cells = []
         for step in grid.columns:
             file = series.files.get(step)
             found = picture(file) if file else None
@@ -258,5 +237,5 @@ def _title(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
 
 
 def _facts(log: RunLog) -> list[str]:
-    steps, where = planned_steps(log), device(log)
-    return [part for part in (where, f"{steps} steps" if steps else None) if part]
+    steps = (log.config or {}).get("train.steps")
+    return [part for part in (gpu(log.facts), f"{steps} steps" if steps else None) if part]

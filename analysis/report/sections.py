@@ -1,6 +1,6 @@
 """The sections of a page: the rows that commands print, each with the command that prints them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +9,14 @@ from typing import Any
 from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
 from analysis.gradient_noise.stages import read_noise
-from analysis.gradient_noise.table import by_step, noise_by_stage, noise_remarks, noise_rows
-from analysis.measure import finetune, speed_table
+from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
 from analysis.measure import loss as losses
+from analysis.measure import speed_table
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
-from analysis.measure.speed import Arm, arm_in_words, attribution, group_arms, measure_rates
+from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
@@ -25,9 +25,11 @@ from analysis.report.html import aside, figure, folded, section, table, text
 from analysis.report.svg import MOST_ROWS, Range, ranges, shares
 from analysis.study.ablation import effect_rows, effects, interactions
 from analysis.study.cells import group_cells, started_runs
-from analysis.study.cells_table import cell_rows, display_cell, hardware_text
+from analysis.study.cells_table import hardware_text, rows_of
+from analysis.study.compare import Comparison, axis_of, compare_all
 from analysis.study.decision import decide, spent, standing_row
-from analysis.table import with_intervals
+from analysis.table import for_people
+from analysis.verdict import FIELDS
 from configs.errors import Unreadable
 from runs.folder import RunFolder
 from runs.study_folder import study_of
@@ -37,25 +39,18 @@ FEWEST_CELLS = 3
 MOST_FINDINGS = 200
 # The default of `analysis noise`.
 STAGES = 10
-# Columns of speeds that are among the verdicts, beside those of losses.
-_JUDGED = ("speedup", "verdict")
-_LEARNT = (
-    "Gain: by how much the LoRA reduces the loss at fixed times and noise, with a 95 % interval; "
-    "on training images (validation) it shows that something was learned, on held-out ones that "
-    "it holds for others."
-)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedArms:
-    """Runs as arms of repeats, the first being the baseline, and a row of verdicts for each.
+    """Runs as arms of repeats, the first being the baseline, and their comparisons with it.
 
     `by` is the axis of losses, `beside` the folder of the page, to which paths are relative.
     """
 
     logs: Sequence[RunLog]
     arms: Sequence[Arm]
-    rows: Sequence[Mapping[str, Any]]
+    found: Sequence[Comparison]
     by: str
     margin: float
     beside: Path
@@ -68,36 +63,37 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
     if not trained:
         return None
     arms = group_arms(measure_rates(trained))
-    has_images = all((arm.runs[0].log.column("images") > 0).any() for arm in arms)
-    by = "images" if has_images else "step"
-    rows = cell_rows(trained, compared=losses.Compared(by=by, margin=margin))
-    return ComparedArms(logs=trained, arms=arms, rows=rows, by=by, margin=margin, beside=beside)
+    by = axis_of(arms)
+    found = compare_all(arms, by=by, margin=margin)
+    return ComparedArms(logs=trained, arms=arms, found=found, by=by, margin=margin, beside=beside)
 
 
 def verdicts(study: ComparedArms) -> str:
-    """Return what each arm's verdicts on speed and on loss against the first say."""
+    """Return what each arm's verdicts on speed, loss and quality against the first say."""
     base, *others = study.arms
     lines = []
-    for row, arm in zip(study.rows[1:], others, strict=True):
-        told = [row["verdict"], row["loss_verdict"], attribution(base, arm)]
+    for arm in others:
+        own = [one.fields()["verdict"] for one in study.found if one.arm is arm]
+        told = [*own, attribution(base, arm)]
         words = "<br>".join(text(one) for one in told if one)
-        lines.append(f"<li><b>{text(arm_in_words(base, arm))}</b><br>{words}</li>")
+        lines.append(f"<li><b>{text(arm.name)}</b><br>{words}</li>")
     listed = f'<ul class="verdicts">{"".join(lines)}</ul>'
     return section("verdicts", "Verdicts", listed, _again(study)) if lines else ""
 
 
 def _again(study: ComparedArms) -> str:
     options = ("--by", study.by, "--margin", str(study.margin))
-    return recomputed("cells", *options, logs=study.logs, beside=study.beside)
+    return recomputed("compare", *options, logs=study.logs, beside=study.beside)
 
 
 def cells(study: ComparedArms) -> str:
     """Return the table of cells and their hardware."""
-    if len(study.rows) < FEWEST_CELLS:
+    if len(study.arms) < FEWEST_CELLS:
         return ""
     within = f"Losses over {AXES[study.by]}, the same within {study.margin:.1%}."
     told = aside(f"On {hardware_text(study.logs)}. {within}")
-    shown = table([display_cell(row) for row in study.rows])
+    rows = rows_of(study.arms, study.found)
+    shown = table([for_people(row, judged="speed") for row in rows])
     return section("cells", "Cells", shown, told, _again(study))
 
 
@@ -112,9 +108,8 @@ def decisions(logs: Sequence[RunLog], beside: Path) -> str:
     again = evidence(
         logs, [command("cells", "--decided", paths=[study.path], beside=beside)], beside
     )
-    return section(
-        "decisions", "Decisions", table(rows), aside(f"{rule}; {spent(found, logs)}."), again
-    )
+    told = aside(f"{rule}; {spent(found, logs)}.")
+    return section("decisions", "Decisions", table(list(map(for_people, rows))), told, again)
 
 
 def factor_effects(study: ComparedArms) -> str:
@@ -134,9 +129,9 @@ def factor_effects(study: ComparedArms) -> str:
         "effects",
         "Effects of the factors",
         *(_effects_of(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)),
-        table([_rounded(row) for row in rows]),
+        table(list(map(for_people, rows))),
         "<h3>How an effect changes with another factor</h3>" if changes else "",
-        table([_rounded(row) for row in changes]) if changes else "",
+        table(list(map(for_people, changes))) if changes else "",
         aside(rule),
         recomputed("cells", "--ablation", logs=known, beside=study.beside),
     )
@@ -144,31 +139,28 @@ def factor_effects(study: ComparedArms) -> str:
 
 def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
     drawn = [
-        Range(name=f"{row['factor']}: {row['from']} to {row['to']}", value=1 + row["percent"] / 100,
+        Range(name=f"{row['factor']}: {row['from']} to {row['to']}", value=row["ratio"],
               low=row["low"], high=row["high"])
         for row in rows
-        if row["metric"] == metric and row["percent"] is not None
+        if row["metric"] == metric
     ]  # fmt: skip
     unit = f"{metric}, times that of the first level"
     return figure(ranges(drawn, unit, reference=1), "Means over pairs of cells")
 
 
-def _rounded(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Round percents to a tenth; more digits would be noise."""
-    return {
-        name: f"{value:+.1f}" if name.endswith("percent") and value is not None else value
-        for name, value in row.items()
-    }
-
-
 def quality(study: ComparedArms) -> str:
     """Return the distances of samples from a reference by arm, the first being the baseline."""
     arms = qualities(study.logs)
-    rows = [with_intervals(row) for row in quality_rows(arms, margin=MARGIN)] if arms else []
+    rows = [_without(FIELDS, row) for row in quality_rows(arms, margin=MARGIN)] if arms else []
     options = ("--fid", "--margin", str(MARGIN))
     again = recomputed("cells", *options, logs=study.logs, beside=study.beside)
     told = aside(f"{GUIDANCE.capitalize()}.")
-    return section("quality", "Quality of samples", table(rows), told, again) if rows else ""
+    shown = table(list(map(for_people, rows)))
+    return section("quality", "Quality of samples", shown, told, again) if rows else ""
+
+
+def _without(names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in names}
 
 
 def speed(study: ComparedArms) -> str:
@@ -181,13 +173,12 @@ def speed(study: ComparedArms) -> str:
               high=row["steps_per_s_high"])
         for row in rows
     ]  # fmt: skip
-    shown = [speed_table.display_row(row) for row in rows]
     more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
     return section(
         "speed",
         "Speed",
         figure(ranges(rated, "steps per second"), f"Steady rates{more}"),
-        table([{n: v for n, v in row.items() if n not in _JUDGED} for row in shown]),
+        table([for_people(_without(FIELDS, row)) for row in rows]),
         "<h3>Time by purpose, in seconds</h3>" + table(times) if times else "",
         figure(shares(times, "wall_s", purposes), "Shares of the time without the queue, by run"),
         recomputed("speed", "--arms", logs=study.logs, beside=study.beside),
@@ -201,42 +192,6 @@ def remarks(study: ComparedArms) -> list[str]:
     firsts = [arm.runs[0].log for arm in study.arms]
     compared = losses.Compared(by=study.by, margin=study.margin)
     return [*told, *factor_remarks(firsts, compared)]
-
-
-def fine_tuning(logs: Sequence[RunLog], beside: Path) -> str:
-    """Return what was learned at what cost, seconds by phase, and speedups at equal steps."""
-    tuned = finetune.of_kind(logs, "finetune")
-    if not tuned:
-        return ""
-    settings = {log.name: finetune.settings(log) for log in tuned}
-    common = set.intersection(*(set(known.items()) for known in settings.values()))
-    rows = []
-    for row in finetune.finetune_rows(tuned):
-        own = [words for name, words in settings[row["run"]].items() if (name, words) not in common]
-        rows.append(finetune.display_row(row | {"settings": ", ".join(own) or None}))
-    # Phases are below, among the speeds of all runs.
-    hidden = (*(f"{name}_s" for name in finetune.PHASES), "wall_s", "done", "engine", "clock")
-    shared = [words for name, words in settings[tuned[0].name].items() if (name, words) in common]
-    ratios = [finetune.display_row(row) for row in finetune.speedup_rows(tuned)]
-    alone = "No speedup: no two runs have the same number of steps on different devices."
-    return section(
-        "finetune",
-        "Fine-tuning",
-        aside(f"All: {', '.join(shared)}.") if shared else "",
-        table([{name: row[name] for name in row if name not in hidden} for row in rows]),
-        aside(_LEARNT) if any(row.get("validation_gain") for row in rows) else "",
-        "<h3>Speedup at equal steps</h3>" + table(ratios) if ratios else aside(alone),
-        recomputed("runs", "--finetune", logs=tuned, beside=beside),
-    )
-
-
-def drawing(logs: Sequence[RunLog]) -> str:
-    """Return seconds per image, of inference runs and of samples during training."""
-    drew = [*finetune.of_kind(logs, "infer"), *finetune.of_kind(logs, "finetune")]
-    found = (row for row in finetune.image_rows(drew) if row["image_s"] is not None)
-    rows = [finetune.display_row(row) for row in found]
-    told = aside("Medians over images, without loading, warm-up and the first image of a start.")
-    return section("images", "Seconds per image", table(rows), told) if rows else ""
 
 
 def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
@@ -262,7 +217,7 @@ def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
     ]  # fmt: skip
     plot = figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint")
     again = recomputed("noise", logs=measured, beside=beside)
-    shown = table(by_step(rows))
+    shown = table(list(map(for_people, rows)))
     return section("noise", "Gradient noise scale", plot, shown, *map(aside, told), again)
 
 
@@ -309,14 +264,12 @@ def study_sections(
         return part(study) if study else ""
 
     first = {
-        "finetune": fine_tuning(logs, beside),
         "verdicts": of_study(verdicts),
         "decisions": decisions(logs, beside),
         "cells": of_study(cells),
         "effects": of_study(factor_effects),
         "quality": of_study(quality),
         "noise": gradient_noise(logs, beside),
-        "images": drawing(logs),
     }
     second = {
         "speed": of_study(speed),

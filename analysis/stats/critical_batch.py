@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import fdtrc
 
 from analysis.stats.intervals import Estimate, Floats
 
 DRAWS = 2000
-LEVEL = 0.05
-# A smaller deviation from a line, as a share of the samples, changes B_crit by little.
-BEND = 0.015
+# How far from 1 the exponent of the batch may be: so little changes B_crit by little.
+BEND = 0.15
 # With at least this many runs a batch size has its own scatter, otherwise the pooled one.
 MIN_RUNS_FOR_OWN_SCATTER = 15
 
@@ -24,18 +22,13 @@ MIN_RUNS_FOR_OWN_SCATTER = 15
 class CriticalBatch:
     """The critical batch size, and E_min, the samples in the limit of small batches.
 
-    `p_line` is the probability of so much curvature if the samples rise along a line, None if too
-    few batches or runs show it. Below `LEVEL` the line does not fit and there is no interval.
+    If the samples do not rise along a line over the batch, there is no single critical batch size,
+    and no interval.
     """
 
     b_crit: Estimate
     e_min: float
-    p_line: float | None = None
-
-    @property
-    def is_line(self) -> bool:
-        """Whether the samples may rise along a line."""
-        return self.p_line is None or self.p_line >= LEVEL
+    is_line: bool = True
 
 
 def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
@@ -65,42 +58,39 @@ def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
     if freedom == 0 or not np.isfinite(best):
         is_fitted = np.isfinite(best) and best > 0
         return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min) if is_fitted else None
-    p_line = _lack_of_fit(batches, runs)
-    if p_line is not None and p_line < LEVEL:
-        return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min, p_line=p_line)
+    if not _fits_line(batches, runs):
+        return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min, is_line=False)
     rng = np.random.default_rng(0)
     errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(variance)
     drawn = _critical(*_fit(batches, means + errors, weights))
     # Draws may be infinite, and between two infinite ones there is nothing to interpolate.
     low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
     b_crit = Estimate(value=best, low=float(low), high=float(high) if np.isfinite(high) else None)
-    return CriticalBatch(b_crit=b_crit, e_min=e_min, p_line=p_line)
+    return CriticalBatch(b_crit=b_crit, e_min=e_min)
 
 
-def _lack_of_fit(batches: Floats, runs: Sequence[Floats]) -> float | None:
-    """Return the p-value of the curvature, None for few batches or runs or a small `BEND`.
+def _fits_line(batches: Floats, runs: Sequence[Floats]) -> bool:
+    """Return whether samples that rise as E (1 + (B / B_crit) ^ a) may do so with a = 1.
 
-    It is that of the square term of a parabola, with relative noise about the parabola.
+    Other exponents have another B_crit, of which the line's interval tells nothing. Fewer than
+    three batches or five runs show no exponent, and count as a line.
     """
+    from scipy.optimize import curve_fit  # takes as long to import as the rest of a command
+
     each = np.repeat(batches, [len(values) for values in runs])
-    samples = np.concatenate(list(runs))
-    freedom = len(samples) - 3
-    if len(batches) < 3 or freedom < 2:
-        return None
-    line, parabola = (_relative_rest(each, samples, degree=degree) for degree in (1, 2))
-    if parabola <= 0 or line - parabola < BEND**2 * len(samples):
-        return None
-    return float(fdtrc(1, freedom, max(line - parabola, 0.0) / (parabola / freedom)))
+    logs = np.log(np.concatenate(list(runs)))
+    if len(batches) < 3 or len(logs) < 5:
+        return True
 
+    def model(batch: Floats, least: float, critical: float, exponent: float) -> Floats:
+        return least + np.logaddexp(0.0, exponent * (np.log(batch) - critical))
 
-def _relative_rest(batches: Floats, samples: Floats, *, degree: int) -> float:
-    """Return the sum of squared relative residuals about a polynomial, weighted as they scatter."""
-    fitted = samples
-    for _ in range(3):
-        powers = np.vander(batches / batches.max(), degree + 1) / fitted[:, None]
-        weights, *_ = np.linalg.lstsq(powers, samples / fitted, rcond=None)
-        fitted = powers @ weights * fitted
-    return float(((samples / fitted - 1) ** 2).sum())
+    start = [float(logs.min()), float(np.log(batches).mean()), 1.0]
+    try:
+        best, _ = curve_fit(model, each, logs, p0=start)
+    except RuntimeError:  # no curve of this kind fits
+        return False
+    return abs(float(best[2]) - 1) <= BEND
 
 
 def _variance_about(fitted: Floats, means: Floats) -> Floats:

@@ -1,12 +1,12 @@
 """A value with its interval, and what printed digits say of its resolution."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nctdtr, stdtrit
+from scipy.special import stdtrit
 
 Floats = NDArray[np.float64]
 
@@ -65,17 +65,3 @@ def blocks_mean(values: Floats) -> Estimate:
     mean = float(values.mean())
     half = float(stdtrit(runs * (blocks - 1), 0.975)) * error
     return Estimate(value=mean, low=mean - half, high=mean + half)
-
-
-def seeds_needed(arms: Sequence[Floats], *, ratio: float) -> int | None:
-    """Return the seeds of each of two arms that show a true `ratio` in 80 % of studies.
-
-    Student's test takes the pooled variance of `arms`, logs of earlier runs. Return None if a
-    thousand are too few.
-    """
-    scatter = np.concatenate([arm - arm.mean() for arm in arms])
-    variance = float((scatter**2).sum()) / (len(scatter) - len(arms))
-    n = np.arange(2, 1001)
-    shift = np.minimum(abs(math.log(ratio)) * np.sqrt(n / max(2 * variance, 1e-30)), 30.0)
-    enough = nctdtr(2 * n - 2, shift, stdtrit(2 * n - 2, 0.975)) <= 0.2
-    return int(n[enough.argmax()]) if enough.any() else None

@@ -37,24 +37,21 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def judge(*tables: tuple[Sequence[Contrast], Quantity]) -> list[list[Judgement]]:
-    """Return the verdicts of contrasts of some quantities, as one list for each.
+def judge(pairs: Sequence[tuple[Contrast, Quantity]]) -> list[Judgement]:
+    """Return the verdict on each contrast of a quantity.
 
     All of them together are wrong with a probability of `LEVEL` (Holm).
     """
-    tested = [one.mean for found, _ in tables for one in found if one.mean and is_tested(one)]
+    tested = [one.mean for one, _ in pairs if one.mean and is_tested(one)]
     adjusted = iter(holm([mean.p_value() for mean in tested]))
     return [
-        [
-            _judged(
-                one,
-                quantity,
-                adjusted=next(adjusted) if is_tested(one) else 1.0,
-                comparisons=len(tested),
-            )
-            for one in found
-        ]
-        for found, quantity in tables
+        _judged(
+            one,
+            quantity,
+            adjusted=next(adjusted) if is_tested(one) else 1.0,
+            comparisons=len(tested),
+        )
+        for one, quantity in pairs
     ]
 
 

@@ -165,13 +165,18 @@ def _mean_of_cycles(series: Floats, period: int) -> Mean:
 
     Where a series begins and ends within a period adds to its error, as a uniform deviation does.
     """
-    phase = np.arange(len(series)) % period
-    cycle = np.array([series[phase == place].mean() for place in range(period)])
-    noise = series - cycle[phase]
+    cycle, noise = _cycle_and_noise(series, period)
     freedom = len(series) - period
     error = math.sqrt(float(noise @ noise) / freedom / effective_number(noise))
     edge = float(np.ptp(np.cumsum(cycle - cycle.mean()))) / len(series) / math.sqrt(12)
     return Mean(value=float(cycle.mean()), error=math.hypot(error, edge), freedom=float(freedom))
+
+
+def _cycle_and_noise(series: Floats, period: int) -> tuple[Floats, Floats]:
+    """Return the mean at each place of the period, and the series [n] about that."""
+    phase = np.arange(len(series)) % period
+    cycle = np.array([series[phase == place].mean() for place in range(period)])
+    return cycle, series - cycle[phase]
 
 
 def trend(series: Floats, *, terms: int) -> Floats:
@@ -186,9 +191,9 @@ def ratio_of_means(above: Floats, below: Floats) -> Mean:
 
     Its error is that of the mean of above/mean(above) - below/mean(below), in which what both share
     cancels, such as a pause at the same step. A lasting change of that is what these two series
-    did, not noise.
+    did, not noise. The mean of a periodic series is over whole periods.
     """
-    a, b = float(above.mean()), float(below.mean())
+    (a, above), (b, below) = map(_without_period, (above, below))
     gap = above / a - below / b
     if (change := lasting_change(gap)) is not None:
         sides = gap[: change.index], gap[change.index :]
@@ -197,6 +202,19 @@ def ratio_of_means(above: Floats, below: Floats) -> Mean:
         gap = rest if lag_one_time(rest) < STEADY_TIME else gap
     found = mean_of(gap)
     return Mean(value=math.log(a / b), error=found.error, freedom=found.freedom)
+
+
+def _without_period(series: Floats) -> tuple[float, Floats]:
+    """Return the mean over whole periods, and the series [n] without what comes each period.
+
+    What is left is scaled up for the values of the period that were fitted to it.
+    """
+    period = period_of(series)
+    if period is None:
+        return float(series.mean()), series
+    cycle, noise = _cycle_and_noise(series, period)
+    n, mean = len(series), float(cycle.mean())
+    return mean, mean + noise * math.sqrt(n / (n - period))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,81 +9,65 @@ from typing import Any
 import numpy as np
 
 from analysis.stats.contrast import Contrast, one_sample, refused
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Floats
 from analysis.stats.judge import Judgement, judge
-from analysis.stats.summary import SIGMA_OF_MAD, Mean
-from analysis.study.cells import METRICS, CellRuns, Levels, StudyRuns
+from analysis.stats.summary import Mean
+from analysis.study.cells import METRICS, Levels, StudyRuns
 from analysis.verdict import verdict_fields
 
 MIN_PAIRS = 3
 PAIRS = ("pairs of cells",)
-OUTLIER_SIGMAS, OUTLIER_SHARE = 5.0, 0.1
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellPair:
-    """Two cells that differ in one factor, and the log of the ratio of their values."""
-
-    before: CellRuns
-    after: CellRuns
-    change: float
+# The log of the change in each pair of cells, by the levels of the other factors.
+Changes = dict[Levels, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """The effect of one level of a factor against another, as a ratio over `pairs`.
-
-    `unlike` are the pairs that are outliers among their siblings, `influence` is the largest change
-    of the mean by leaving one pair out, and `censored` counts the cells of either level that ran
-    out of memory.
-    """
+    """The effect of one level of a factor against another, over pairs of cells."""
 
     metric: str
     factor: str
     before: str
     after: str
-    pairs: tuple[CellPair, ...]
+    changes: Changes
     contrast: Contrast
-    median: float
-    unlike: tuple[CellPair, ...]
-    influence: float | None
-    censored: tuple[int, int]
-
-    @property
-    def ratio(self) -> Estimate | None:
-        """The geometric mean over the pairs."""
-        mean = self.contrast.mean
-        return mean.estimate().map(math.exp) if mean else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interaction:
-    """The ratio of one factor's effects at two levels of another."""
+    """The ratio of an effect at two `levels` of another factor, `by`."""
 
-    metric: str
-    factor: str
-    change: str
+    effect: Effect
     by: str
     levels: tuple[str, str]
     pairs: int
     contrast: Contrast
 
-    @property
-    def ratio(self) -> Estimate | None:
-        """The geometric mean over the pairs."""
-        mean = self.contrast.mean
-        return mean.estimate().map(math.exp) if mean else None
-
 
 def effects(study: StudyRuns) -> list[Effect]:
     """Return the effect of every level against the factor's first one, for every metric."""
-    found = []
-    for metric in METRICS:
-        if any(metric in cell.measured for cell in study.cells):
-            for index in range(len(study.factors)):
-                base, *others = levels_of(study, index)
-                found += [_effect(study, index, base, level, metric) for level in others]
-    return [effect for effect in found if effect.pairs or any(effect.censored)]
+    return [
+        found
+        for metric in METRICS
+        for index in range(len(study.factors))
+        for found in _effects_of(study, index, metric)
+        if found.changes
+    ]
+
+
+def _effects_of(study: StudyRuns, index: int, metric: str) -> Iterator[Effect]:
+    slowed = study.overlap if metric == "images_per_s" else None
+    before, *others = levels_of(study, index)
+    for after in others:
+        changes = _changes(study, index, (before, after), metric)
+        yield Effect(
+            metric=metric,
+            factor=study.factors[index],
+            before=before,
+            after=after,
+            changes=changes,
+            contrast=refused(slowed) if slowed else _contrast(np.array([*changes.values()])),
+        )
 
 
 def levels_of(study: StudyRuns, index: int) -> list[str]:
@@ -98,42 +82,20 @@ def _rank(level: str) -> tuple[int, float]:
         return (0 if level in ("false", "null", "none", "") else 2), 0.0
 
 
-def _effect(study: StudyRuns, index: int, before: str, after: str, metric: str) -> Effect:
-    pairs = tuple(_pairs(study.cells, index, before, after, metric))
-    changes = np.array([pair.change for pair in pairs])
-    slowed = study.overlap if metric == "images_per_s" else None
-    out_of_memory = [cell.levels[index] for cell in study.cells if cell.out_of_memory]
-    return Effect(
-        metric=metric,
-        factor=study.factors[index],
-        before=before,
-        after=after,
-        pairs=pairs,
-        contrast=refused(slowed) if slowed else _contrast(changes),
-        median=math.exp(float(np.median(changes))) if len(pairs) else math.nan,
-        unlike=tuple(pair for pair, odd in zip(pairs, _outliers(changes), strict=True) if odd),
-        influence=_influence(changes),
-        censored=(out_of_memory.count(before), out_of_memory.count(after)),
-    )
+def _changes(study: StudyRuns, index: int, levels: tuple[str, str], metric: str) -> Changes:
+    """Return the change in each pair of cells that have equal levels in all factors but one."""
+    sides: list[Changes] = [
+        {
+            _without(cell.levels, index): math.log(cell.measured[metric])
+            for cell in study.cells
+            if cell.levels[index] == level and metric in cell.measured
+        }
+        for level in levels
+    ]
+    return {rest: sides[1][rest] - sides[0][rest] for rest in sides[0] if rest in sides[1]}
 
 
-def _pairs(
-    cells: Sequence[CellRuns], index: int, before: str, after: str, metric: str
-) -> Iterator[CellPair]:
-    """Yield pairs of cells that have equal levels in all factors but one."""
-    by_rest: dict[Levels, dict[str, CellRuns]] = {}
-    for cell in cells:
-        if metric in cell.measured:
-            by_rest.setdefault(other_levels(cell.levels, index), {})[cell.levels[index]] = cell
-    for found in by_rest.values():
-        if before in found and after in found:
-            a, b = found[before], found[after]
-            change = math.log(b.measured[metric] / a.measured[metric])
-            yield CellPair(before=a, after=b, change=change)
-
-
-def other_levels(levels: Levels, index: int) -> Levels:
-    """Return the levels of all factors but one."""
+def _without(levels: Levels, index: int) -> Levels:
     return levels[:index] + levels[index + 1 :]
 
 
@@ -148,24 +110,6 @@ def _contrast(changes: Floats) -> Contrast:
     )
 
 
-def _outliers(changes: Floats) -> list[bool]:
-    """Return which changes lie far from their median, by the spread of all of them."""
-    if len(changes) < MIN_PAIRS:
-        return [False] * len(changes)
-    away = np.abs(changes - np.median(changes))
-    spread = SIGMA_OF_MAD * float(np.median(away))
-    return [bool(far) for far in away > max(OUTLIER_SIGMAS * spread, OUTLIER_SHARE)]
-
-
-def _influence(changes: Floats) -> float | None:
-    n = len(changes)
-    if n < MIN_PAIRS:
-        return None
-    left_out = (changes.sum() - changes) / (n - 1)
-    worst = left_out[np.argmax(np.abs(left_out - changes.mean()))]
-    return math.exp(float(worst - changes.mean())) - 1
-
-
 def interactions(found: Sequence[Effect], study: StudyRuns) -> list[Interaction]:
     """Return how each effect changes between two levels of each other factor.
 
@@ -176,18 +120,15 @@ def interactions(found: Sequence[Effect], study: StudyRuns) -> list[Interaction]
     for effect in found:
         index = study.factors.index(effect.factor)
         for other, name in enumerate(study.factors):
-            if other == index:
-                continue
             first, *_ = every = levels_of(study, other)
-            for levels in combinations(every, 2):
-                changes = _changes_of_change(effect.pairs, other, levels)
+            for levels in combinations(every, 2) if other != index else ():
+                # Of the levels without those of the effect, the place of the other factor.
+                changes = _changes_of_change(effect.changes, other - (other > index), levels)
                 is_duplicate = other < index and levels[0] == first
                 if len(changes) and not is_duplicate:
                     result.append(
                         Interaction(
-                            metric=effect.metric,
-                            factor=effect.factor,
-                            change=f"{effect.before} -> {effect.after}",
+                            effect=effect,
                             by=name,
                             levels=levels,
                             pairs=len(changes),
@@ -197,62 +138,50 @@ def interactions(found: Sequence[Effect], study: StudyRuns) -> list[Interaction]
     return result
 
 
-def _changes_of_change(pairs: Sequence[CellPair], other: int, levels: tuple[str, str]) -> Floats:
+def _changes_of_change(changes: Changes, other: int, levels: tuple[str, str]) -> Floats:
     """Return differences of an effect between two levels of another factor, all else equal."""
-    by_rest: dict[Levels, dict[str, float]] = {}
-    for pair in pairs:
-        at = pair.after.levels
-        by_rest.setdefault(other_levels(at, other), {})[at[other]] = pair.change
-    first, second = levels
-    return np.array([c[second] - c[first] for c in by_rest.values() if first in c and second in c])
+    first, second = (
+        {_without(rest, other): change for rest, change in changes.items() if rest[other] == level}
+        for level in levels
+    )
+    return np.array([second[rest] - first[rest] for rest in first if rest in second])
 
 
 def effect_rows(
     found: Sequence[Effect], changes: Sequence[Interaction]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return a row per effect and a row per interaction, whose verdicts share one error."""
-    tables = [([one.contrast], METRICS[one.metric]) for one in found]
-    tables += [([one.contrast], METRICS[one.metric]) for one in changes]
-    judged = judge(*tables)
-    verdicts = [verdict for [verdict] in judged]
-    effects = zip(found, verdicts[: len(found)], strict=True)
-    rest = zip(changes, verdicts[len(found) :], strict=True)
-    return [_effect_row(*pair) for pair in effects], [_interaction_row(*pair) for pair in rest]
+    pairs = [(one.contrast, METRICS[one.metric]) for one in found]
+    pairs += [(one.contrast, METRICS[one.effect.metric]) for one in changes]
+    verdicts = judge(pairs)
+    of_effects = zip(found, verdicts[: len(found)], strict=True)
+    of_changes = zip(changes, verdicts[len(found) :], strict=True)
+    return [_effect_row(*pair) for pair in of_effects], [_change_row(*pair) for pair in of_changes]
 
 
-def _effect_row(effect: Effect, verdict: Judgement) -> dict[str, Any]:
-    """Return one row with changes in percent; absent values are None."""
-    base, arm = (f"{effect.factor} {level}" for level in (effect.before, effect.after))
-    return {
-        "metric": effect.metric,
-        "factor": effect.factor,
-        "from": effect.before,
-        "to": effect.after,
-        "pairs": len(effect.pairs),
-        "percent": _percent_change(effect.ratio),
-        **verdict_fields(verdict, METRICS[effect.metric], base=base, arm=arm),
-        "median_percent": 100 * (effect.median - 1) if effect.pairs else None,
-        "influence_percent": None if effect.influence is None else 100 * effect.influence,
-        "unlike": ", ".join(pair.after.name for pair in effect.unlike) or None,
-        "out_of_memory_from": effect.censored[0] or None,
-        "out_of_memory_to": effect.censored[1] or None,
-    }
-
-
-def _interaction_row(found: Interaction, verdict: Judgement) -> dict[str, Any]:
-    base, arm = (f"{found.factor} {found.change} at {found.by} {level}" for level in found.levels)
+def _effect_row(found: Effect, verdict: Judgement) -> dict[str, Any]:
+    base, arm = (f"{found.factor} {level}" for level in (found.before, found.after))
     return {
         "metric": found.metric,
         "factor": found.factor,
-        "change": found.change,
-        "by": found.by,
-        "from": found.levels[0],
-        "to": found.levels[1],
-        "pairs": found.pairs,
-        "percent": _percent_change(found.ratio),
+        "from": found.before,
+        "to": found.after,
+        "pairs": len(found.changes),
         **verdict_fields(verdict, METRICS[found.metric], base=base, arm=arm),
     }
 
 
-def _percent_change(ratio: Estimate | None) -> float | None:
-    return None if ratio is None else 100 * (ratio.value - 1)
+def _change_row(found: Interaction, verdict: Judgement) -> dict[str, Any]:
+    effect, (first, second) = found.effect, found.levels
+    change = f"{effect.before} -> {effect.after}"
+    base, arm = (f"{effect.factor} {change} at {found.by} {level}" for level in found.levels)
+    return {
+        "metric": effect.metric,
+        "factor": effect.factor,
+        "change": change,
+        "by": found.by,
+        "from": first,
+        "to": second,
+        "pairs": found.pairs,
+        **verdict_fields(verdict, METRICS[effect.metric], base=base, arm=arm),
+    }

@@ -11,8 +11,10 @@ from analysis.measure.speed import SPEED, measure_rate
 from analysis.observations import overlap
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Quantity
+from analysis.stats.intervals import Estimate
+from analysis.stats.summary import mean_of
 from configs.schema.training import Optimizer
-from runs.records import starts
+from runs.records import is_number, starts
 
 # Keys and facts in which repeats differ, or which do not affect the clock.
 NOT_FACTORS = frozenset(["seed", "train.steps", "threads of all ranks"]).union(
@@ -27,15 +29,10 @@ Levels = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class CellRuns:
-    """The runs of one combination of levels; a metric is absent if no run measured it.
+    """The runs of one combination of levels; a metric is absent if no run measured it."""
 
-    `out_of_memory` is true if every run failed for that reason: the cell is censored, not missing.
-    """
-
-    name: str
     levels: Levels
     measured: Mapping[str, float]
-    out_of_memory: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,14 +121,12 @@ def _cell(levels: Levels, runs: Sequence[RunLog]) -> CellRuns:
     }
     measured = {metric: [value for value in seen if value] for metric, seen in values.items()}
     return CellRuns(
-        name=runs[0].name,
         levels=levels,
         measured={
             metric: math.exp(float(np.mean(np.log(seen))))
             for metric, seen in measured.items()
             if seen
         },
-        out_of_memory=all(run.state.is_out_of_gpu_memory for run in runs),
     )
 
 
@@ -139,3 +134,18 @@ def peak_memory_gb(log: RunLog) -> float | None:
     """Return the largest memory that a rank's allocator held, in GB."""
     memory = log.column("gpu_gb")
     return float(np.nanmax(memory)) if (memory > 0).any() else None
+
+
+def seconds_per_image(log: RunLog) -> Estimate | None:
+    """Return the mean seconds of an image, without the first image of each start.
+
+    An inference run records every image, a fine-tuning run each set of samples.
+    """
+    seconds = [r["image_s"] for r in log.evaluations if is_number(r.get("image_s"))]
+    for record in log.evaluations:
+        images, drawn_s, first_s = (
+            record.get(name) for name in ("drawn_images", "drawn_s", "first_image_s")
+        )
+        if is_number(images) and is_number(drawn_s) and is_number(first_s) and images > 1:
+            seconds.append((drawn_s - first_s) / (images - 1))
+    return mean_of(np.array(seconds)).estimate() if seconds else None

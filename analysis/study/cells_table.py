@@ -1,33 +1,21 @@
 """A row per cell of a study: levels, rate over repeats, speedup, and loss."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from analysis.measure.finetune import seconds_per_image
-from analysis.measure.loss import Compared, final_loss, loss_contrast
-from analysis.measure.speed import (
-    SPEED,
-    Arm,
-    group_arms,
-    measure_rates,
-    pooled_rate,
-    scatter_of_cells,
-    speed_contrast,
-)
+from analysis.measure.loss import Compared, final_loss
+from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, pooled_rate
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import of_cells, one_sample
-from analysis.stats.judge import judge
-from analysis.study.cells import factors_of, peak_memory_gb
-from analysis.table import interval_text, percent_text
-from analysis.verdict import FIELDS, ratio_text, verdict_fields
-from configs.table import heading
+from analysis.stats.contrast import one_sample
+from analysis.study.cells import factors_of, peak_memory_gb, seconds_per_image
+from analysis.study.compare import Comparison, compare_arms
+from analysis.verdict import verdict_fields
 
-_OF_JUDGEMENT = frozenset(["counts", *FIELDS, *(f"loss_{name}" for name in FIELDS)])
 MACHINE = (
     "gpu", "gpu_memory_gb", "cpu", "nodes", "ranks", "versions.torch", "versions.cuda", "code",
 )  # fmt: skip
@@ -40,32 +28,41 @@ def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, A
     is `compared`; all of them share one error. The column of that is the mean over the repeats.
     """
     arms = group_arms(measure_rates(logs))
+    found = compare_arms(arms, [compared], quality=False, as_cells=True)
+    return rows_of(arms, found, of=compared.of)
+
+
+def rows_of(
+    arms: Sequence[Arm], found: Sequence[Comparison], *, of: str = "loss"
+) -> list[dict[str, Any]]:
+    """Return one row per cell with its comparisons in speed and `of`, as `cell_rows` does."""
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
     # Runs that ended before they knew their GPU may have the levels of another cell.
     is_told = len(arms) == len({*levels}) > 1
-    members, of = [[run.log for run in arm.runs] for arm in arms], compared.quantity
-    common = scatter_of_cells(arms)
-    contrasts = [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
-    speeds, losses = judge(
-        ([of_cells(one, SPEED) for one in contrasts], SPEED),
-        ([of_cells(loss_contrast(members[0], own, compared), of) for own in members[1:]], of),
-    )
-    base = arms[0].name
     rows = []
-    for arm, own, speed, loss in zip(arms, levels, [None, *speeds], [None, *losses], strict=True):
-        rate = pooled_rate(arm)
+    for arm, own in zip(arms, levels, strict=True):
         peaks = filter(None, (peak_memory_gb(run.log) for run in arm.runs))
         rows.append(
             dict(zip(factors, own, strict=True))
             | {"cell": None if is_told else arm.name, "runs": len(arm.runs)}
-            | rate_fields(arm, rate)
-            | verdict_fields(speed, SPEED, base=base, arm=arm.name)
+            | rate_fields(arm, pooled_rate(arm))
+            | _judged(found, arm, SPEED.name)
             | _image_seconds(arm)
-            | {"gpu_gb": max(peaks, default=None), compared.of: _final_value(arm, compared.of)}
-            | verdict_fields(loss, compared.quantity, base=base, arm=arm.name, prefix="loss_")
+            | {"gpu_gb": max(peaks, default=None), of: _final_value(arm, of)}
+            | _judged(found, arm, of.replace("_", " "), prefix="loss_")
             | {"ended_early": _early_ends(arm)}
         )
     return rows
+
+
+def _judged(
+    found: Sequence[Comparison], arm: Arm, name: str, *, prefix: str = ""
+) -> dict[str, Any]:
+    """Return the fields of an arm's comparison in a quantity; None for the first arm's."""
+    own = (one for one in found if one.arm is arm and one.quantity.name == name)
+    if (one := next(own, None)) is not None:
+        return one.fields(prefix=prefix)
+    return verdict_fields(None, SPEED, base="", arm="", prefix=prefix)
 
 
 def _final_value(arm: Arm, of: str) -> float | None:
@@ -91,32 +88,6 @@ def _early_ends(arm: Arm) -> str | None:
     states = [run.log.state for run in arm.runs if not run.log.state.is_done]
     reasons = ["not ended" if one.is_started else one.reason or one.name for one in states]
     return ", ".join(dict.fromkeys(reasons)) or None
-
-
-def display_cell(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for people, with intervals in one column."""
-    out: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "word":
-            out["speedup"] = ratio_text(row["ratio"], row["low"], row["high"]) or None
-            out["speed verdict"] = value
-        elif name == "loss_word":
-            ratio = ratio_text(row["loss_ratio"], row["loss_low"], row["loss_high"])
-            out["loss ratio"] = ratio or None
-            out["loss verdict"] = value
-        elif name == "steps_per_s":
-            out["steps/s"] = value
-            out["95 %"] = interval_text(row[f"{name}_low"], row[f"{name}_high"], ".4g") or None
-        elif name == "image_s":
-            out["s/image"] = value
-            out["s/image 95 %"] = (
-                interval_text(row[f"{name}_low"], row[f"{name}_high"], ".4g") or None
-            )
-        elif name in ("mfu", "hfu"):
-            out[name.upper()] = percent_text(value)
-        elif name not in _OF_JUDGEMENT and not name.endswith(("_low", "_high", "_6n")):
-            out[heading(name).replace(" gb", " GB")] = value
-    return out
 
 
 def hardware_text(logs: Sequence[RunLog]) -> str:

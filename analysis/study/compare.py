@@ -1,26 +1,34 @@
-"""Speed, loss and quality of arms against the first one, a row for each."""
+"""Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import NO_TRAINING
 from analysis.measure.quality import FID, quality_contrast, quality_of
-from analysis.measure.speed import (
-    SPEED,
-    Arm,
-    group_arms,
-    measure_rates,
-    scatter_of_cells,
-    speed_contrast,
-)
+from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, speed_contrasts
 from analysis.measure.speed_table import difference_rows
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity
-from analysis.stats.judge import judge
-from analysis.stats.sequential import CommonVariance
+from analysis.stats.contrast import Contrast, Quantity, of_cells
+from analysis.stats.judge import Judgement, judge
 from analysis.verdict import verdict_fields
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The judgement of an arm against the first on one quantity, among all of a table."""
+
+    base: Arm
+    arm: Arm
+    quantity: Quantity
+    judgement: Judgement
+
+    def fields(self, *, prefix: str = "") -> dict[str, Any]:
+        """Return the judgement as fields of a row."""
+        names = {"base": self.base.name, "arm": self.arm.name}
+        return verdict_fields(self.judgement, self.quantity, prefix=prefix, **names)
 
 
 def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
@@ -30,50 +38,70 @@ def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
     return arms if len(arms) > 1 else [Arm(runs=(run,)) for run in runs]
 
 
-def comparison_rows(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str, Any]]:
-    """Return a row per arm but the first and quantity, whose verdicts share one error.
+def compare_arms(
+    arms: Sequence[Arm], losses: Sequence[Compared], *, quality: bool, as_cells: bool
+) -> list[Comparison]:
+    """Return the comparisons of each arm but the first in speed and `losses`.
 
-    The quantities are the speed, the training loss, and the validation loss and the FID if both
-    arms have them.
+    With `quality` also in FID, and only in what both arms have. Two runs are
+    compared as they are. A single run `as_cells` stands for its cell, and its interval allows for
+    the scatter between runs.
     """
     base, *others = arms
-    common = scatter_of_cells(arms)
-    pairs = [
-        (arm, *one)
-        for arm in others
-        for one in _contrasts(base, arm, common=common, by=by, margin=margin)
-    ]
-    judged = judge(*(([contrast], quantity) for _, quantity, contrast in pairs))
+    made: list[tuple[Arm, Quantity, Contrast]] = []
+    for arm, speed in zip(others, speed_contrasts(arms), strict=True):
+        made.append((arm, SPEED, speed))
+        sides = [[run.log for run in one.runs] for one in (base, arm)]
+        made += [
+            (arm, one.quantity, loss_contrast(sides[0], sides[1], one))
+            for one in losses
+            if not quality or _have(one.of, sides)
+        ]
+        distances = [quality_of(side) for side in sides] if quality else [None]
+        if distances[0] is not None and distances[-1] is not None:
+            made.append((arm, FID, quality_contrast(distances[0], distances[-1])))
+    pairs = [(of_cells(one, of) if as_cells else one, of) for _, of, one in made]
     return [
-        {"run": arm.name, "against": base.name, "quantity": quantity.name}
-        | verdict_fields(verdict, quantity, base=base.name, arm=arm.name)
-        | {"differs": _differs(base, arm, quantity)}
-        for (arm, quantity, _), [verdict] in zip(pairs, judged, strict=True)
+        Comparison(base=base, arm=arm, quantity=of, judgement=judgement)
+        for (arm, of, _), judgement in zip(made, judge(pairs), strict=True)
     ]
 
 
-def _contrasts(
-    base: Arm, arm: Arm, *, common: CommonVariance, by: str, margin: float
-) -> list[tuple[Quantity, Contrast]]:
-    logs = [[run.log for run in one.runs] for one in (base, arm)]
-    found = [(SPEED, speed_contrast(base, arm, common=common))]
-    if any((log.config or {}).get("kind") in NO_TRAINING for side in logs for log in side):
-        return found
-    names = ["loss"]
-    if all(any("validation_loss" in one for one in log.evaluations) for s in logs for log in s):
-        names.append("validation_loss")
-    for name in names:
-        compared = Compared(of=name, by=by, margin=margin)
-        found.append((compared.quantity, loss_contrast(logs[0], logs[1], compared)))
-    qualities = [quality_of(side) for side in logs]
-    if qualities[0] is not None and qualities[1] is not None:
-        found.append((FID, quality_contrast(qualities[0], qualities[1])))
-    return found
+def _have(name: str, sides: Sequence[Sequence[RunLog]]) -> bool:
+    logs = [log for side in sides for log in side]
+    if name == "loss":
+        return not any((log.config or {}).get("kind") in NO_TRAINING for log in logs)
+    return all(any(name in one for one in log.evaluations) for log in logs)
 
 
-def _differs(base: Arm, arm: Arm, quantity: Quantity) -> str:
-    logs = base.runs[0].log, arm.runs[0].log
-    return attributed(*logs, of="clock" if quantity is SPEED else "loss")
+def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[Comparison]:
+    """Return the comparisons of `compare` and of a report, on every quantity.
+
+    Of more than two arms a single run stands for its cell.
+    """
+    losses = [Compared(of=of, by=by, margin=margin) for of in ("loss", "validation_loss")]
+    return compare_arms(arms, losses, quality=True, as_cells=len(arms) > 2)
+
+
+def axis_of(arms: Sequence[Arm]) -> str:
+    """Return what losses are aligned on: images if all arms record them, else steps."""
+    has_images = all((run.log.column("images") > 0).any() for arm in arms for run in arm.runs)
+    return "images" if has_images else "step"
+
+
+def comparison_rows(found: Sequence[Comparison]) -> list[dict[str, Any]]:
+    """Return a row per comparison, with what else differs between its arms."""
+    return [
+        {"run": one.arm.name, "against": one.base.name, "quantity": one.quantity.name}
+        | one.fields()
+        | {"differs": _differs(one)}
+        for one in found
+    ]
+
+
+def _differs(one: Comparison) -> str:
+    logs = one.base.runs[0].log, one.arm.runs[0].log
+    return attributed(*logs, of="clock" if one.quantity is SPEED else "loss")
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:

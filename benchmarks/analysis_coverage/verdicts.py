@@ -1,7 +1,7 @@
 """One form for the answers of all commands: a word, a ratio and its interval for each row.
 
 A row of the contract for judgements has these itself: `word`, `ratio`, `low`, `high`, `unit`,
-`verdict`. Rows of older commands, and figures of one run, are mapped to them here.
+`verdict`. Figures of one run are mapped to them here.
 """
 
 import contextlib
@@ -20,15 +20,6 @@ UNDETERMINED, REFUSED, GIVEN, FOUND = "undetermined", "not compared", "given", "
 # The direction of the ratio that a word claims: 0 is no difference, None any difference.
 CLAIMS: Mapping[str, int | None] = {
     "faster": 1, "slower": -1, "better": -1, "worse": 1, "same": 0, "different": None,
-}  # fmt: skip
-# Words of older commands, by how their verdicts begin.
-_OLD_WORDS = {
-    "no detectable difference": UNDETERMINED, "no faster": UNDETERMINED, "baseline": UNDETERMINED,
-    "undecided": UNDETERMINED, "out of reach": UNDETERMINED, "inconclusive": UNDETERMINED,
-    "undetermined": UNDETERMINED, "not compared": REFUSED, "equally fast": "same",
-    "same loss": "same", "equivalent": "same", "identical": "same", "lower loss": "better",
-    "higher loss": "worse", "faster": "faster", "slower": "slower", "different": "different",
-    "better": "better", "worse": "worse",
 }  # fmt: skip
 
 
@@ -97,14 +88,6 @@ def answer(output: str, code: int, remarks: str) -> Answer:
     return Answer(payload=payload, code=code, remarks=remarks)
 
 
-def word_of(verdict: str | None) -> str:
-    """Return the word of the contract that an older verdict begins with."""
-    for begin, word in _OLD_WORDS.items():
-        if (verdict or "").startswith(begin):
-            return word
-    return UNDETERMINED
-
-
 def _rows(payload: Any) -> list[Row]:
     """Return the rows of a table, below whatever key they stand."""
     if isinstance(payload, list):
@@ -126,26 +109,16 @@ def _name(row: Row) -> str:
     return "|" + "|".join(texts) + "|"
 
 
-def judged(
-    row: Row, *, prefix: str = "", figure: str = "ratio", verdict: str = "verdict"
-) -> Judgement:
-    """Return the judgement of a row; `figure` is the older name of its ratio."""
-    if f"{prefix}word" in row:
-        sentence = str(row.get(f"{prefix}verdict") or "")
-        return Judgement(
-            name=_name(row),
-            word=str(row[f"{prefix}word"]),
-            ratio=row.get(f"{prefix}ratio"),
-            low=row.get(f"{prefix}low"),
-            high=row.get(f"{prefix}high"),
-            is_of_these="these two runs" in sentence or "these runs" in sentence,
-        )
+def judged(row: Row, *, prefix: str = "") -> Judgement:
+    """Return the judgement of a row, whose fields may have a prefix."""
+    sentence = str(row.get(f"{prefix}verdict") or "")
     return Judgement(
         name=_name(row),
-        word=word_of(row.get(verdict)),
-        ratio=row.get(figure),
-        low=row.get(f"{figure}_low"),
-        high=row.get(f"{figure}_high"),
+        word=str(row.get(f"{prefix}word", UNDETERMINED)),
+        ratio=row.get(f"{prefix}ratio"),
+        low=row.get(f"{prefix}low"),
+        high=row.get(f"{prefix}high"),
+        is_of_these="these two runs" in sentence or "these runs" in sentence,
     )
 
 
@@ -162,80 +135,25 @@ def _rate(payload: Any) -> Iterator[Judgement]:
         yield Judgement(name=_name(row), word=UNDETERMINED)
 
 
-def _speed(payload: Any) -> Iterator[Judgement]:
-    for row in _rows(payload)[1:]:
-        yield judged(row, figure="speedup")
+def _against_first(prefix: str = "") -> Callable[[Any], Iterator[Judgement]]:
+    """Return a reader of a table whose first row is the baseline."""
 
-
-def _loss(payload: Any) -> Iterator[Judgement]:
-    rows = _rows(payload)
-    for row in rows if rows and "b" in rows[0] else rows[1:]:
-        if "word" in row or row.get("ratio") is None or row.get("low") is None:
-            yield judged(row)
-            continue
-        # The older interval is of the difference b - a, in units of the loss of a.
-        ratio = float(row["ratio"])
-        scale = abs(row["difference"] / (ratio - 1)) if abs(ratio - 1) > 1e-9 else math.inf
-        yield Judgement(
-            name=_name(row),
-            word=word_of(row["verdict"]),
-            ratio=ratio,
-            low=1 + row["low"] / scale,
-            high=1 + row["high"] / scale,
-        )
-
-
-def _cells_speed(payload: Any) -> Iterator[Judgement]:
-    for row in _rows(payload)[1:]:
-        yield judged(row, prefix=_prefix(row, "speed"), figure="speedup", verdict="speed")
-
-
-def _cells_loss(payload: Any) -> Iterator[Judgement]:
-    for row in _rows(payload)[1:]:
-        yield judged(row, prefix=_prefix(row, "loss"), figure="loss_ratio")
-
-
-def _prefix(row: Row, quantity: str) -> str:
-    """Return what the fields of one of several judgements of a row begin with."""
-    return f"{quantity}_" if f"{quantity}_word" in row else ""
-
-
-def _decided(quantity: str) -> Callable[[Any], Iterator[Judgement]]:
     def read(payload: Any) -> Iterator[Judgement]:
-        for row in _rows(payload):
-            if row.get("quantity") == quantity:
-                yield judged(row)
+        for row in _rows(payload)[1:]:
+            yield judged(row, prefix=prefix)
 
     return read
 
 
-def _fid(payload: Any) -> Iterator[Judgement]:
-    for row in _rows(payload)[1:]:
-        yield judged(row)
+def _every(**fields: str) -> Callable[[Any], Iterator[Judgement]]:
+    """Return a reader of all rows that have such fields, or none of these."""
 
+    def read(payload: Any) -> Iterator[Judgement]:
+        for row in _rows(payload):
+            if all(row.get(name, value) == value for name, value in fields.items()):
+                yield judged(row)
 
-def _target(payload: Any) -> Iterator[Judgement]:
-    for row in _rows(payload)[1:]:
-        yield judged(row, figure="speedup")
-
-
-def _effects(payload: Any) -> Iterator[Judgement]:
-    """Read main effects on the rate; an older one is a claim if its interval excludes none."""
-    rows = payload.get("effects", []) if isinstance(payload, dict) else []
-    for row in rows:
-        if row.get("metric", "images_per_s") != "images_per_s":
-            continue
-        if "word" in row:
-            yield judged(row)
-            continue
-        ends = [None if row[name] is None else 1 + row[name] / 100 for name in ("low", "high")]
-        ratio = None if row["percent"] is None else 1 + row["percent"] / 100
-        word = UNDETERMINED
-        if ends[0] is not None and ends[1] is not None and not ends[0] <= 1 <= ends[1]:
-            word = "faster" if ends[0] > 1 else "slower"
-        yield Judgement(
-            name=f"|{row['factor']}|", word=word, ratio=ratio, low=ends[0], high=ends[1]
-        )
+    return read
 
 
 def _figure(name: str) -> Callable[[Any], Iterator[Judgement]]:
@@ -266,15 +184,15 @@ def _findings(payload: Any) -> Iterator[Judgement]:
 
 READERS: Mapping[str, Callable[[Any], Iterator[Judgement]]] = {
     "rate": _rate,
-    "speed": _speed,
-    "loss": _loss,
-    "cells speed": _cells_speed,
-    "cells loss": _cells_loss,
-    "decided rate": _decided("rate"),
-    "decided loss": _decided("loss"),
-    "fid": _fid,
-    "target": _target,
-    "effects": _effects,
+    "speed": _against_first(),
+    "loss": _every(),
+    "cells speed": _against_first(),
+    "cells loss": _against_first("loss_"),
+    "decided rate": _every(quantity="rate"),
+    "decided loss": _every(quantity="loss"),
+    "fid": _against_first(),
+    "target": _against_first(),
+    "effects": _every(metric="images_per_s"),
     "critical batch": _figure("b_crit"),
     "noise": _figure("b_simple"),
     "findings": _findings,

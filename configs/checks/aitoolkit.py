@@ -2,29 +2,20 @@
 
 import difflib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from configs.checks.aitoolkit_source import GROUPS, known_keys
 from configs.checks.dataset import image_set
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
-from configs.files import read_text
 from configs.load import flatten, read_tree, to_tree
 from configs.schema import Finetune, keys
 
-Known = Mapping[str, frozenset[str]]
-
-# The keys of the version that `env/create.sh ai-toolkit` installs; it ignores any other silently.
-_SHIPPED = Path(__file__).with_name("aitoolkit-keys.yaml")
-# The groups of its config; other keys stand at the top level.
-GROUPS = frozenset([
-    "adapter", "datasets", "embedding", "first_sample", "guidance", "logging",
-    "model", "network", "sample", "save", "train",
-])  # fmt: skip
+_TAKEN = Path(__file__).with_name("aitoolkit-taken.yaml")
 # Keys of ai-toolkit that may replace keys of ours, whose values have no effect then.
 REPLACED = {
     theirs: tuple(info.name for info in keys("finetune").values() if theirs in info.aitoolkit)
@@ -48,15 +39,18 @@ _TEXT_TOKENS, _LEAST_SAMPLE_PX = 512, 64
 @cache
 def taken() -> dict[str, str]:
     """Return the keys that ditbench sets itself, with the key of ours to set instead."""
-    return dict(read_tree(_SHIPPED.with_name("aitoolkit-taken.yaml")))
+    return dict(read_tree(_TAKEN))
 
 
 def check_keys(config: Finetune) -> None:
     """Raise `ConfigError` for keys that ai-toolkit does not know, or that a key of ours sets.
 
     A key of ours may be replaced only while it has its default: two values would contradict.
+    Whether ai-toolkit knows a key is read from its checkout, if `AI_TOOLKIT` names one here.
     """
-    known, ours, spec = known_keys(), flatten(to_tree(config)), keys("finetune")
+    ours, spec = flatten(to_tree(config)), keys("finetune")
+    is_here = config.aitoolkit and os.environ.get("AI_TOOLKIT")
+    known = known_keys(find_home().folder) if is_here else None
     for name in _names(config.aitoolkit):
         for replaced in REPLACED.get(name, ()):
             if ours[replaced] != spec[replaced].default:
@@ -66,7 +60,7 @@ def check_keys(config: Finetune) -> None:
         if name in taken():
             raise ConfigError(f"aitoolkit.{name}: remove it and set {taken()[name]}")
         group, _, key = name.rpartition(".")
-        if key not in known.get(group, frozenset()):
+        if known and key not in known.get(group, frozenset()):
             raise ConfigError(_unknown(name, group, known))
 
 
@@ -77,11 +71,6 @@ def replaced_keys(config: Finetune) -> dict[str, str]:
         for name in _names(config.aitoolkit)
         for ours in REPLACED.get(name, ())
     }
-
-
-def known_keys() -> Known:
-    """Return the keys by group (top level: "")."""
-    return {group: frozenset(names) for group, names in read_tree(_SHIPPED).items()}
 
 
 def _names(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -95,7 +84,7 @@ def _names(tree: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _unknown(name: str, group: str, known: Known) -> str:
+def _unknown(name: str, group: str, known: Mapping[str, frozenset[str]]) -> str:
     every = [f"{of}.{key}".lstrip(".") for of, keys in known.items() for key in sorted(keys)]
     offered = [key for key in every if key not in taken()]
     here = [key for key in offered if key.rpartition(".")[0] == group]
@@ -138,56 +127,26 @@ def find_home() -> Home:
     )
 
 
-def check_aitoolkit(config: Finetune) -> None:
-    """Raise `ConfigError` if ai-toolkit cannot run the config, by what is known on this machine."""
-    check_keys(config)
-    if config.engine != "aitoolkit":
-        return
-    check_supported(config)
-    # If it is unset here, the site of the job may still set it.
-    if os.environ.get("AI_TOOLKIT"):
-        _check_arch(find_home(), config)
-
-
 def arch_of(config: Finetune) -> str | None:
     """Return the kind of model under `aitoolkit`; None is a FLUX.1 in diffusers layout."""
     arch = config.aitoolkit.get("model", {}).get("arch")
-    return None if arch is None else str(arch)
-
-
-def _check_arch(home: Home, config: Finetune) -> None:
-    """Refuse a kind unknown to ai-toolkit, which would take it for Stable Diffusion 1."""
-    arch = arch_of(config)
-    if arch is None:
-        return
     # A colon separates a tag, which ai-toolkit removes.
-    named = re.compile(rf"\barch\s*==?\s*[\"']{re.escape(arch.partition(':')[0])}[\"']")
-    sources = (
-        file for part in ("toolkit", "extensions*") for file in home.folder.glob(f"{part}/**/*.py")
-    )
-    if not any(named.search(read_text(file, errors="replace")) for file in sources):
-        raise ConfigError(
-            f"aitoolkit.model.arch {arch}: the ai-toolkit in {home.folder} has no such model and "
-            "would take it for Stable Diffusion 1; correct it, or update ai-toolkit"
-        )
+    return None if arch is None else str(arch).partition(":")[0]
 
 
 def check_supported(config: Finetune) -> None:
     """Raise `ConfigError` for images, an assistant LoRA or keys that ai-toolkit cannot use."""
-    found = image_set(config)
-    for each in [*found.training, *found.regularisation]:
-        for file in filter(None, (each.image, each.mask)):
-            if file.suffix.lower() not in IMAGES:
-                raise ConfigError(
-                    f"{file}: ai-toolkit reads only {' '.join(IMAGES)} and would skip it; "
-                    "save it as PNG, or set engine=embedded"
-                )
+    has_images = Path(str(config.data.folder)).is_dir()
+    found = vars(image_set(config)).values() if has_images else ()
+    for each in (each for images in found for each in images):
+        if each.image.suffix.lower() not in IMAGES:
+            raise ConfigError(
+                f"{each.image}: ai-toolkit reads only {' '.join(IMAGES)} and would skip it; "
+                "save it as PNG, or set engine=embedded"
+            )
     assistant = config.flux.assistant_lora
-    if assistant and ASSISTANT_KEY not in read_safetensors_header(Path(assistant)).tensors:
-        raise ConfigError(
-            f"flux.assistant_lora {assistant}: has no {ASSISTANT_KEY}, from which ai-toolkit "
-            "reads its rank; name another file, or set engine=embedded"
-        )
+    if assistant and Path(assistant).is_file() and not arch_of(config):
+        check_assistant(Path(assistant), ASSISTANT_KEY)
     if lacks := _lacks(config):
         raise ConfigError(f"{lacks}; change it, or set engine=embedded")
     if config.train.compile:
@@ -196,8 +155,17 @@ def check_supported(config: Finetune) -> None:
         )
     if config.lora.alpha not in (None, config.lora.rank):
         raise ConfigError(
-            f"lora.alpha {config.lora.alpha:g}: with Flux ai-toolkit always uses the rank as "
-            "alpha; remove it, or set engine=embedded"
+            f"lora.alpha {config.lora.alpha:g}: ai-toolkit always uses the rank as alpha of a "
+            "transformer; remove it, or set engine=embedded"
+        )
+
+
+def check_assistant(file: Path, key: str) -> None:
+    """Raise `ConfigError` if an assistant LoRA lacks the key from which its rank is read."""
+    if key not in read_safetensors_header(file).tensors:
+        raise ConfigError(
+            f"flux.assistant_lora {file}: has no {key}, from which ai-toolkit reads its rank; "
+            "name the assistant of this kind of model"
         )
 
 
@@ -219,47 +187,27 @@ def check_engine(config: Finetune, *, world: int, before: str | None = None) -> 
     """Raise `ConfigError` if the engine would ignore keys of the other, or lose ranks."""
     if engine_of(config, world=world, before=before) == "aitoolkit":
         check_one_rank(world)
-    elif key := _native_lacks(config):
+    elif config.aitoolkit:
         cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"
         if config.engine != "auto" or before:
             cause = "in this run"
         raise ConfigError(
-            f"{key}: only ai-toolkit has it, and engine={config.engine} takes the native engine "
-            f"{cause}; set engine=aitoolkit in a new run, or remove it"
+            f"aitoolkit: only ai-toolkit has these keys, and engine={config.engine} takes the "
+            f"native engine {cause}; set engine=aitoolkit in a new run, or remove them"
         )
-
-
-def _native_lacks(config: Finetune) -> str | None:
-    """Return a key whose value only ai-toolkit honours."""
-    lacking = {
-        "aitoolkit": bool(config.aitoolkit),
-        "data.masks": config.data.masks is not None,
-        "data.regularisation": config.data.regularisation is not None,
-        "flux.quantise": config.flux.quantise != "none",
-        f"lora.kind {config.lora.kind}": config.lora.kind != "lora",
-        "train.timesteps weighted": config.train.timesteps == "weighted",
-    }
-    return next((key for key, is_so in lacking.items() if is_so), None)
 
 
 def _lacks(config: Finetune) -> str | None:
     """Return a key whose value ai-toolkit has no equal of, and why."""
-    lora, rate, train = config.lora, config.optimizer, config.train
-    is_shifted = train.shift is not None or (train.logit_mean, train.logit_std) != (0, 1)
-    has_patterns = bool(lora.rank_pattern or lora.alpha_pattern)
+    lora, rate = config.lora, config.optimizer
     is_both = rate.decay > 0 and rate.warmup_steps > 0
     is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
     lacking = {
-        "train.shift, logit_mean, logit_std: ai-toolkit does not have them": is_shifted,
-        "lora.kind dora: use aitoolkit.network.type=dora with lora.kind=lora": lora.kind == "dora",
         "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
-        "lora.rank_pattern, alpha_pattern: ai-toolkit has one rank for all": has_patterns,
         "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,
         "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
         "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
         f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}": is_short,
-        "validation.held_out: ai-toolkit evaluates no held-out images": config.validation.held_out
-        > 0,
         "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": is_both,
     }
     return next((cause for cause, is_so in lacking.items() if is_so), None)
@@ -274,18 +222,15 @@ def unlike_native(config: Finetune) -> dict[str, str]:
         + ("; a batch is filled up with copies of its images" if batch > 1 else ""),
     }
     found["data.resolutions"] = "images that are not square are cropped to sizes of its own"
-    if config.flux.quantise != "none":
-        found["flux.quantise"] = "by quanto, of every linear layer and of T5, too"
-    if config.lora.dropout:
-        found["lora.dropout"] = "of the outputs of A, not of its inputs"
-    if config.optimizer.kind == "adamw8bit":
-        found["optimizer.kind"] = "adamw8bit is that of bitsandbytes, not of torchao"
     if config.train.ema_decay is not None:
-        found["train.ema_decay"] = "a resume begins the average anew"
+        found["train.ema_decay"] = (
+            "no warm-up; each resume goes on from the average and loses the steps it lags behind"
+        )
     if min(sample.width, sample.height) < _LEAST_SAMPLE_PX:
         size = [max(_LEAST_SAMPLE_PX, side) for side in (sample.width, sample.height)]
         found["sample.width"] = f"samples are {size[0]} x {size[1]} px, its least"
-    return found | {"validation": "no effect"} | replaced_keys(config)
+    found["validation"] = "of images held out only, their mean loss at one noise each"
+    return found | replaced_keys(config)
 
 
 def check_one_rank(world: int) -> None:

@@ -53,6 +53,5 @@ def check_compiler() -> None:
         node = socket.gethostname()
         raise ConfigError(
             f"train.compile needs {' and '.join(missing)} on {node}: load them by MODULES "
-            "in env/sites/<cluster>.sh, or set train.compile to false (of a LoRA also "
-            "optimizer.kind to adamw: moments in 8 bits are compiled, too)"
+            "in env/sites/<cluster>.sh, or set train.compile to false"
         )

@@ -1,4 +1,4 @@
-"""The images of a fine-tuning: found in folders, with their captions, masks and repeats.
+"""The images of a fine-tuning: found in folders, with their captions and repeats.
 
 A caption is a text file of the image's name (.txt or .caption), or a row of a table
 (metadata.jsonl or metadata.csv, with file_name and text) in the image's folder or in one above.
@@ -10,8 +10,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,11 @@ if TYPE_CHECKING:
 
 CAPTIONS = (".txt", ".caption")
 TABLES = ("metadata.jsonl", "metadata.csv")
-# A mask may differ by this much from the shape of its image: sizes are rounded.
-_SAME_SHAPE = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionedFile:
-    """An image, the files that hold its caption (one, in a sound data set), and its mask.
+    """An image and the files that hold its caption (one, in a sound data set).
 
     `name` is its path in the data set's folder; `row` is the caption if a table holds it.
     """
@@ -40,7 +38,6 @@ class CaptionedFile:
     image: Path
     captions: tuple[Path, ...]
     row: str | None = None
-    mask: Path | None = None
     repeats: int = 1
 
     @property
@@ -58,7 +55,6 @@ class ImageSet:
     """The images of a config, by use."""
 
     training: list[CaptionedFile]
-    regularisation: list[CaptionedFile]
     held_out: list[CaptionedFile]
 
 
@@ -68,12 +64,9 @@ def image_set(config: Finetune) -> ImageSet:
     The images held out of `data.folder` are those whose names have the smallest hashes: the same
     for every seed, and mostly the same after an image is added.
     """
-    data, count, regular = config.data, config.validation.held_out, config.data.regularisation
+    data, count = config.data, config.validation.held_out
     assert data.folder is not None
-    apart = [Path(each) for each in (data.masks, regular) if each]
-    found = captioned_files(Path(data.folder), data.repeats, apart=apart)
-    if data.masks:
-        found = [replace(each, mask=_mask(each.name, Path(data.masks))) for each in found]
+    found = captioned_files(Path(data.folder), data.repeats)
     if 0 < len(found) <= count:
         raise ConfigError(
             f"validation.held_out {count}: {data.folder} has {len(found)} images, so none would be "
@@ -83,38 +76,31 @@ def image_set(config: Finetune) -> ImageSet:
     names = {each.name for each in hashed[:count]}
     return ImageSet(
         training=[each for each in found if each.name not in names],
-        regularisation=captioned_files(Path(data.regularisation), {})
-        if data.regularisation
-        else [],
         held_out=[each for each in found if each.name in names],
     )
 
 
-def captioned_files(
-    folder: Path, repeats: Mapping[str, int], *, apart: Sequence[Path] = ()
-) -> list[CaptionedFile]:
+def captioned_files(folder: Path, repeats: Mapping[str, int]) -> list[CaptionedFile]:
     """Return the images of a folder and of its sub-folders, sorted by name.
 
     The repeats of a sub-folder are those of `repeats`, or else the number that its name begins
-    with (`10_dog`). Hidden folders and those `apart` are left out. Raise `ConfigError` for a
-    sub-folder without repeats, and for an unreadable table.
+    with (`10_dog`). Hidden folders are left out. Raise `ConfigError` for a sub-folder without
+    repeats, and for an unreadable table.
     """
-    without = {each.resolve() for each in apart}
     unknown, found = set(repeats), list[CaptionedFile]()
     for place in [folder, *sorted(each for each in folder.rglob("*") if each.is_dir())]:
         name = place.relative_to(folder)
-        above = {(folder / each).resolve() for each in (name, *name.parents)[: len(name.parts)]}
         images = _images(place)
-        if above & without or any(part[0] == "." for part in name.parts) or not images:
+        if any(part[0] == "." for part in name.parts) or not images:
             continue
         unknown.discard(name.as_posix())
         number = re.match(r"(\d+)_", "1_" if place == folder else place.name)
         count = repeats.get(name.as_posix(), int(number[1]) if number else None)
         if count is None:
             raise ConfigError(
-                f"{place}: a sub-folder of images that may be meant or not; rename it to "
-                f"1_{name.name}, or set data.repeats.{name.as_posix()} if it is in data.folder "
-                "(1: as often as others; 0: never)"
+                f"{place}: it is unclear whether this sub-folder is to be trained on; rename it to "
+                f"1_{name.name}, or set data.repeats.{name.as_posix()} (1: as often as others; "
+                "0: never)"
             )
         rows = _rows(place, folder) if count else {}
         for image in images if count else ():
@@ -154,7 +140,7 @@ def read_table(file: Path) -> dict[str, str]:
                 raise ValueError(f"another caption of {name}")
     except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
         raise ConfigError(
-            f"{file}: row {len(found) + 1} is no file_name with its text ({error!r}); mend it"
+            f"{file}: row {len(found) + 1} needs file_name and text ({error!r}); correct it"
         ) from None
     return found
 
@@ -166,48 +152,21 @@ def _captioned(image: Path, name: Path, row: tuple[Path, str] | None, count: int
     return CaptionedFile(name=path, image=image, captions=(*captions,), row=text, repeats=count)
 
 
-def _mask(name: str, folder: Path) -> Path:
-    files = [(folder / name).with_suffix(suffix) for suffix in IMAGE_SUFFIXES]
-    return next((file for file in files if file.is_file()), files[0])
-
-
 def check_dataset(config: Finetune) -> None:
-    """Raise `ConfigError` for an image that lacks a caption or a mask, or cannot be decoded."""
+    """Raise `ConfigError` for an image that lacks a caption or cannot be decoded."""
     found = image_set(config)
-    used = {config.data.folder: found.training, config.data.regularisation: found.regularisation}
-    for folder, images in used.items():
-        if folder and not images:
-            kinds = " ".join(IMAGE_SUFFIXES)
-            raise ConfigError(f"{folder}: contains no images; add some (any of {kinds})")
-    for images in vars(found).values():
-        image_of = {each.image.with_suffix(""): each.image for each in images}
-        for each in images:
-            if problem := caption_problem(each, image_of[each.image.with_suffix("")]):
-                raise ConfigError(
-                    f"{each.image}: {problem} (for all problems: "
-                    f"ditbench check {config.data.folder})"
-                )
-            fill_trigger(each.text(), config.data.trigger)
-            open_image(each.image)
-            check_mask(each)
-
-
-def check_mask(pair: CaptionedFile) -> None:
-    """Raise `ConfigError` if an image should have a mask, and has none that can be used."""
-    from PIL import ImageOps
-
-    if pair.mask is None:
-        return
-    if not pair.mask.is_file():
-        raise ConfigError(f"{pair.mask}: no such mask; draw it, white where {pair.name} counts")
-    mask, image = (ImageOps.exif_transpose(open_image(file)) for file in (pair.mask, pair.image))
-    if abs(mask.width * image.height / (mask.height * image.width) - 1) > _SAME_SHAPE:
-        raise ConfigError(
-            f"{pair.mask}: {mask.width} x {mask.height} px, another shape than its image of "
-            f"{image.width} x {image.height}; draw it over the image"
-        )
-    if not mask.convert("L").getbbox():
-        raise ConfigError(f"{pair.mask}: black, so that its image would not count; remove both")
+    if not found.training:
+        kinds = " ".join(IMAGE_SUFFIXES)
+        raise ConfigError(f"{config.data.folder}: contains no images; add some (any of {kinds})")
+    images = [*found.training, *found.held_out]
+    image_of = {each.image.with_suffix(""): each.image for each in images}
+    for each in images:
+        if problem := caption_problem(each, image_of[each.image.with_suffix("")]):
+            raise ConfigError(
+                f"{each.image}: {problem} (for all problems: ditbench check {config.data.folder})"
+            )
+        fill_trigger(each.text(), config.data.trigger)
+        open_image(each.image)
 
 
 def caption_problem(pair: CaptionedFile, image: Path) -> str | None:

@@ -1,7 +1,6 @@
 """Check that a model folder of Flux in diffusers layout is complete: no job downloads anything."""
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -102,31 +101,29 @@ def weight_files(part: Path) -> list[Path]:
     return [part / name for name in (shards(index) if index.is_file() else [f"{stem}.safetensors"])]
 
 
-def check_targets(folder: Path, lora: Lora) -> None:
-    """Raise `ConfigError` if a pattern of `lora` is that of no linear layer of the model."""
-    shapes = {
-        name.removesuffix(".weight"): tensor.shape
+def linear_layers(folder: Path) -> list[str]:
+    """Return the names of the linear layers of a model's transformer."""
+    return [
+        name.removesuffix(".weight")
         for file in weight_files(folder / "transformer")
         for name, tensor in read_safetensors_header(file).tensors.items()
-        if name.endswith(".weight")
-    }
-    tuned = [name for name, shape in shapes.items() if len(shape) == 2 and lora.selects(name)]
-    if not tuned:
+        if name.endswith(".weight") and len(tensor.shape) == 2
+    ]
+
+
+def check_targets(folder: Path, lora: Lora) -> None:
+    """Raise `ConfigError` if `lora.targets` selects no linear layer of the model."""
+    if not any(map(lora.selects, linear_layers(folder))):
         raise ConfigError(
             f"lora.targets {lora.targets!r}: neither attention, attention+mlp, blocks, all, nor "
             "the name of a layer, such as transformer_blocks.0.attn.to_q"
         )
-    for pattern in (*lora.rank_pattern, *lora.alpha_pattern):
-        # As peft matches them.
-        if not any(re.match(rf"(.*\.)?({pattern})$", name) for name in tuned):
-            raise ConfigError(
-                f"lora: {pattern!r} is the end of no name among the layers of lora.targets, "
-                f"such as {tuned[0]}"
-            )
 
 
 def _check_model(folder: Path) -> None:
     """Raise `ConfigError` for a model that takes more than text, or is another architecture."""
+    if folder.is_file():
+        raise ConfigError(f"{folder}: a single file, but a folder is expected; {SINGLE_FILE}")
     index, config = folder / "model_index.json", folder / "transformer" / "config.json"
     pipeline = _json(index).get("_class_name") if index.is_file() else None
     channels = _json(config).get("in_channels") if config.is_file() else None

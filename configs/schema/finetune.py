@@ -1,13 +1,13 @@
-"""Fine-tuning of Flux with a LoRA, by ai-toolkit or by the engine in `finetune/native`.
+"""Fine-tuning with a LoRA: any model by ai-toolkit, FLUX.1 also by `finetune/native`.
 
-A key that the chosen engine cannot honour is refused (`configs.checks.aitoolkit`); only
-`validation` has no effect on ai-toolkit.
+A key that the chosen engine cannot honour is refused (`configs.checks.aitoolkit`). What only
+ai-toolkit has is set under `aitoolkit`, by the names of its own config.
 """
 
 import re
 from typing import Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from configs.schema.key import KeyGroup, key
 from configs.schema.prompts import TOKEN_PX, PromptSamples
@@ -25,15 +25,17 @@ _TARGETS = {
     "all": ".*",
 }
 _OPTIMIZER = "train.optimizer train.optimizer_params"
-# A smaller factor of Prodigy's rate is a rate meant for AdamW (ai-toolkit replaces it by 1).
-_LEAST_PRODIGY = 0.1
 
 
 class Flux(KeyGroup):
-    """The model to tune: a local folder in diffusers layout; nothing is downloaded."""
+    """The model to tune, on local disk; nothing is downloaded."""
 
     folder: str | None = key(
-        None, "model folder in diffusers layout", "loss", path="folder", tags="picture"
+        None,
+        "model folder in diffusers layout, or with aitoolkit.model.arch what that model needs",
+        "loss",
+        path="either",
+        tags="picture",
     )
     variant: Literal["schnell", "dev"] = key(
         "schnell", "variant of Flux; dev takes guidance as an input", "loss", tags="picture",
@@ -53,10 +55,6 @@ class Flux(KeyGroup):
         le=512,
         tags="picture",
     )
-    quantise: Literal["none", "int8", "float8"] = key(
-        "none", "quantisation of the base weights to 8 bits (engine aitoolkit only)", "loss clock",
-        label="base", aitoolkit="model.qtype",
-    )  # fmt: skip
 
 
 class CaptionedImages(KeyGroup):
@@ -73,23 +71,6 @@ class CaptionedImages(KeyGroup):
         "by sub-folder: times per epoch that its images are trained on; one named N_NAME says it",
         "loss",
     )
-    flip: bool = key(False, "mirror half of the examples left to right", "loss")
-    masks: str | None = key(
-        None,
-        "folder of an image NAME.png for each training image: the loss is weighted by its grey "
-        "(engine aitoolkit only)",
-        "loss",
-        path="folder",
-    )
-    regularisation: str | None = key(
-        None,
-        "folder of captioned images that every other step trains on (engine aitoolkit only)",
-        "loss",
-        path="folder",
-    )
-    regularisation_weight: float = key(
-        1.0, "weight of the loss on regularisation images", "loss", gt=0
-    )
     trigger: str | None = key(
         None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
     )
@@ -104,16 +85,17 @@ class CaptionedImages(KeyGroup):
         0.0, "share of the examples without their caption", "loss", ge=0, le=1
     )
 
+    @field_validator("resolutions", mode="before")
+    @classmethod
+    def _one_size_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, int) else value
+
     @model_validator(mode="after")
     def _sizes_are_sizes(self) -> "CaptionedImages":
         if self.folder is None:
             raise ValueError("data.folder must name a folder of images with captions")
         if any(count < 0 for count in self.repeats.values()):
             raise ValueError("data.repeats: a number is negative; 0 leaves a folder out")
-        if self.folder in (self.masks, self.regularisation):
-            raise ValueError(
-                "data.masks and data.regularisation: name folders other than data.folder"
-            )
         if self.bucket % TOKEN_PX:
             raise ValueError(f"data.bucket {self.bucket} is not a multiple of {TOKEN_PX}")
         if not self.resolutions or len(set(self.resolutions)) < len(self.resolutions):
@@ -126,13 +108,6 @@ class CaptionedImages(KeyGroup):
 class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
-    kind: Literal["lora", "lokr", "dora"] = key(
-        "lora",
-        "lora: B A; lokr: a Kronecker product of a small matrix and B A (Yeh et al. 2024), engine "
-        "aitoolkit only",
-        "loss clock",
-        aitoolkit="network.type",
-    )
     rank: int = key(16, "rank of each update", "loss clock", ge=1, label="rank")
     alpha: float | None = key(
         None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0,
@@ -143,31 +118,19 @@ class Lora(KeyGroup):
         "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "
         "layers around the blocks), or a regular expression of whole names of layers",
         "loss clock",
+        label="targets",
         aitoolkit="model.arch network.network_kwargs",
-    )
-    rank_pattern: dict[str, PositiveInt] = key(
-        {}, "rank by regular expression of the end of a name, such as attn.to_q: 32", "loss clock"
-    )
-    alpha_pattern: dict[str, PositiveFloat] = key({}, "alpha, as rank_pattern", "loss")
-    dropout: float = key(
-        0.0, "share of the inputs of A that is dropped in training", "loss", ge=0, lt=1
     )
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> "Lora":
-        if self.kind == "lokr" and self.dropout:
-            raise ValueError("lora.dropout: lokr has no A whose inputs to drop; set it to 0")
-        for pattern in (self.targets, *self.rank_pattern, *self.alpha_pattern):
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise ValueError(f"lora: {pattern!r} is no regular expression: {error}") from None
+    def _targets_are_a_pattern(self) -> "Lora":
+        try:
+            re.compile(self.targets)
+        except re.error as error:
+            raise ValueError(
+                f"lora.targets: {self.targets!r} is not a regular expression: {error}"
+            ) from None
         return self
-
-    def alphas(self) -> dict[str, float]:
-        """Return alpha by pattern; one that is not given is the rank, unless `alpha` is set."""
-        ranks = self.rank_pattern if self.alpha is None else {}
-        return self.alpha_pattern | {k: r for k, r in ranks.items() if k not in self.alpha_pattern}
 
     def selects(self, layer: str) -> bool:
         """Return whether the linear layer of this name gets an update."""
@@ -175,16 +138,8 @@ class Lora(KeyGroup):
 
 
 class LoraOptimizer(LearningRate):
-    """The optimizer (eps 1e-6) and its learning rate."""
+    """AdamW (eps 1e-6) and its learning rate."""
 
-    kind: Literal["adamw", "adamw8bit", "prodigy"] = key(
-        "adamw",
-        "adamw; adamw8bit: moments in 8 bits (CUDA only); prodigy: AdamW that estimates its rate, "
-        "with lr (usually 1) as a factor",
-        "loss clock",
-        label="",
-        aitoolkit="train.optimizer",
-    )
     beta1: float = key(
         0.9, "decay rate of the first moment", "loss", ge=0, lt=1, aitoolkit=_OPTIMIZER
     )
@@ -218,24 +173,20 @@ class LoraTraining(KeyGroup):
         False, "compile each block (native engine only); not measured on a GPU yet", "clock",
         short="c",
     )  # fmt: skip
-    timesteps: Literal["sigmoid", "linear", "shift", "weighted"] = key(
+    timesteps: Literal["sigmoid", "linear", "shift"] = key(
         "sigmoid",
-        "distribution of t: the sigmoid of a normal; uniform (linear); uniform and shifted "
-        "towards noise by image size, as in sampling (shift); or uniform, with a loss that "
-        "ai-toolkit weights by t (weighted, engine aitoolkit only)",
+        "distribution of t: the sigmoid of a normal; uniform (linear); or uniform and shifted "
+        "towards noise by image size, as in sampling (shift)",
         "loss",
         aitoolkit="train.timestep_type",
     )
-    shift: float | None = key(
-        None,
-        "s of a shift of t to s t / (1 + (s - 1) t); null: none, or by image size",
-        "loss",
-        gt=0,
-    )
-    logit_mean: float = key(0.0, "sigmoid: mean of the normal", "loss")
-    logit_std: float = key(1.0, "sigmoid: its standard deviation", "loss", gt=0)
     ema_decay: float | None = key(
-        0.99, "EMA decay of the LoRA, per step; null: no EMA", "loss", ge=0, lt=1
+        None,
+        "EMA decay of the LoRA, per step; null: no EMA. With ai-toolkit each resume goes on from "
+        "the average and loses the steps that it lags behind",
+        "loss",
+        ge=0,
+        lt=1,
     )
     hang_s: float | None = key(
         300.0,
@@ -245,12 +196,6 @@ class LoraTraining(KeyGroup):
         unit="s",
         gt=0,
     )
-
-    @model_validator(mode="after")
-    def _times_fit(self) -> "LoraTraining":
-        if self.timesteps != "sigmoid" and (self.logit_mean, self.logit_std) != (0, 1):
-            raise ValueError("train.logit_mean, logit_std: only train.timesteps sigmoid has them")
-        return self
 
 
 class LoraCheckpoint(KeyGroup):
@@ -272,14 +217,14 @@ class LoraValidation(KeyGroup):
         None, "steps between evaluations; null: at start and end", free=True, unit="steps", ge=1
     )
     strata: int = key(4, "values of t per image, evenly spaced", "loss", ge=1)
-    noises: int = key(2, "noise draws per image and t", "loss", ge=1)
+    noises: int = key(2, "noise draws per image and t; ai-toolkit always draws one", "loss", ge=1)
     held_out: int = key(
         0, "number of images of data.folder that are evaluated and never trained on", "loss", ge=0
     )
 
 
 class Finetune(Run):
-    """Train a LoRA of Flux on a few captioned images."""
+    """Train a LoRA on a few captioned images."""
 
     kind: Literal["finetune"] = key("finetune", "kind of run")
     seed: int = key(
@@ -309,25 +254,10 @@ class Finetune(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Finetune":
-        for refusal in (self._model(), self._optimizer()):
-            if refusal:
-                raise ValueError(refusal)
-        return self
-
-    def _model(self) -> str | None:
         if self.flux.folder is None:
-            return "flux.folder must name a model folder in diffusers layout"
+            raise ValueError("flux.folder must name a model folder in diffusers layout")
         if self.flux.assistant_lora and self.flux.variant == "dev":
-            return "flux.assistant_lora is for flux.variant schnell; remove it, or set the variant"
-        return None
-
-    def _optimizer(self) -> str | None:
-        kind = self.optimizer.kind
-        if kind == "adamw8bit" and self.resources.gpus_per_node == 0:
-            return "optimizer.kind adamw8bit needs a GPU: set adamw, or resources.gpus_per_node"
-        if kind == "prodigy" and self.optimizer.lr < _LEAST_PRODIGY:
-            return (
-                f"optimizer.lr {self.optimizer.lr:g}: prodigy multiplies the rate that it "
-                "estimates by lr; set optimizer.lr to 1"
+            raise ValueError(
+                "flux.assistant_lora is for flux.variant schnell; remove it, or set the variant"
             )
-        return None
+        return self

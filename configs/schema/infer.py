@@ -28,9 +28,6 @@ class Infer(Run):
     variant: Literal["schnell", "dev"] | None = key(
         None, "variant of Flux; null: that of the run, else schnell", "loss"
     )
-    quantise: Literal["none", "int8", "float8"] | None = key(
-        None, "quantisation of the base weights; null: that of the run, else none", "loss clock",
-    )  # fmt: skip
     precision: Literal["bf16", "fp32"] | None = key(
         None, "precision of base and arithmetic; null: the run's, else bf16", "loss clock"
     )

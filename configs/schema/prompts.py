@@ -1,6 +1,6 @@
 """The prompts of samples: texts, and what the image of each has of its own."""
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from configs.schema.key import KeyGroup, key
 
@@ -41,6 +41,11 @@ class PromptSamples(KeyGroup):
     seed: int = key(
         42, "seed of the noise; prompt i uses seed + i", free=True, ge=0, lt=2**31, tags="picture"
     )
+
+    @field_validator("prompts", mode="before")
+    @classmethod
+    def _one_prompt_is_a_list(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _something_is_drawn(self) -> "PromptSamples":

@@ -34,9 +34,24 @@ REMOVED_KEYS = {
     "requeue_code": Removed(default=None, instead="removed; use jobs/requeue.sh in the script"),
     "log.file": Removed(default=None, instead="removed; name the file to ditbench"),
     "stop_after": Removed(default=3, instead="removed: end a study with ditbench cancel"),
+    "flux.quantise": Removed(default="none", instead="removed; set aitoolkit.model.quantize"),
+    "quantise": Removed(default=None, instead="removed; remove it: the model is drawn as it is"),
+    "data.flip": Removed(default=False, instead="removed; set aitoolkit.datasets.flip_x"),
+    "data.masks": Removed(default=None, instead="removed; set aitoolkit.datasets.mask_path"),
+    "data.regularisation": Removed(default=None, instead="removed; remove it"),
+    "data.regularisation_weight": Removed(default=1.0, instead="removed; remove it"),
+    "lora.kind": Removed(default="lora", instead="removed; set aitoolkit.network.type"),
+    "lora.rank_pattern": Removed(default={}, instead="removed; set lora.rank"),
+    "lora.alpha_pattern": Removed(default={}, instead="removed; set lora.alpha"),
+    "lora.dropout": Removed(default=0.0, instead="removed; set aitoolkit.network.dropout"),
+    "train.shift": Removed(default=None, instead="removed; set train.timesteps to shift"),
+    "optimizer.kind": Removed(default="adamw", instead="removed; set aitoolkit.train.optimizer"),
+    "train.logit_mean": Removed(default=0.0, instead="removed; remove it"),
+    "train.logit_std": Removed(default=1.0, instead="removed; remove it"),
 }
 # Values of keys that remain, and what replaces them.
 REMOVED_VALUES = {
     ("optimizer.kind", "schedule_free"): "removed; set adamw with optimizer.decay",
+    ("train.timesteps", "weighted"): "removed; set aitoolkit.train.timestep_type",
     ("train.compile", "graphs"): "removed; set true",
 }

@@ -1,6 +1,7 @@
 """Checkpoints of ai-toolkit: its files are adopted once whole, and verified before a resume."""
 
 import json
+import re
 import shutil
 import zipfile
 from dataclasses import dataclass
@@ -14,7 +15,9 @@ from train.engine import checkpoint_files
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
-LORA, OPTIMIZER, PROGRESS = "lora.safetensors", "optimizer.pt", "progress.json"
+OPTIMIZER, PROGRESS = "optimizer.pt", "progress.json"
+# A save of Wan 2.2 is two files, of the stages for high and for low noise; any other is one.
+_FILE = re.compile(JOB + r"(?:_(\d{9}))?((?:_[a-z]\w*)?)\.safetensors")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +27,18 @@ class LoraSnapshot:
     folder: Path
     step: int
     seconds: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoraSave:
+    """The files of one save by ai-toolkit, by suffix, and the step of their metadata.
+
+    `is_last` is true of the save after the last step, whose files have no number.
+    """
+
+    files: dict[str, Path]
+    step: int
+    is_last: bool
 
 
 def metadata_step(lora: Path) -> int | None:
@@ -63,7 +78,8 @@ def lay_out(checkpoint: LoraSnapshot, root: Path) -> None:
     whichever LoRA that is.
     """
     root.mkdir(parents=True)
-    shutil.copyfile(checkpoint.folder / LORA, root / f"{JOB}_{checkpoint.step:09d}.safetensors")
+    for suffix, file in _by_suffix(checkpoint.folder).items():
+        shutil.copyfile(file, root / f"{JOB}_{checkpoint.step:09d}{suffix}.safetensors")
     if (checkpoint.folder / OPTIMIZER).is_file():
         shutil.copyfile(checkpoint.folder / OPTIMIZER, root / OPTIMIZER)
 
@@ -75,27 +91,36 @@ class CheckpointCollector:
         self._root, self._run, self._keep = root, run, keep
         self._seen = set(_loras(root))
 
-    def new_loras(self) -> dict[Path, int]:
-        """Return the whole LoRA files since the last call with the steps of their metadata."""
-        steps = {path: metadata_step(path) for path in _loras(self._root) if path not in self._seen}
-        whole = {path: step for path, step in steps.items() if step is not None}
-        self._seen |= set(whole)
-        return whole
+    def new_saves(self) -> list[LoraSave]:
+        """Return the saves since the last call whose files are all whole and of one step."""
+        groups: dict[str | None, dict[str, Path]] = {}
+        for path in _loras(self._root):
+            if path not in self._seen and (match := _FILE.fullmatch(path.name)):
+                groups.setdefault(match[1], {})[match[2]] = path
+        saves = []
+        for number, files in groups.items():
+            steps = {metadata_step(path) for path in files.values()}
+            step = steps.pop()
+            if step is not None and not steps:
+                saves.append(LoraSave(files=files, step=step, is_last=number is None))
+                self._seen |= set(files.values())
+        return saves
 
-    def adopt(self, lora: Path, *, step: int, seconds: dict[str, float]) -> None:
-        """Install a LoRA and the optimizer beside it as the checkpoint after `step` steps."""
+    def adopt(self, save: LoraSave, *, step: int, seconds: dict[str, float]) -> None:
+        """Install a save and the optimizer beside it as the checkpoint after `step` steps."""
         checkpoints, name = self._run.checkpoints, checkpoint_files.step_name(step)
         folder = checkpoint_files.partial_path(checkpoints, name)
         checkpoints.mkdir(exist_ok=True)
         checkpoint_files.discard_partial(checkpoints)
         folder.mkdir()
-        shutil.copyfile(lora, folder / LORA)
+        for suffix, file in save.files.items():
+            shutil.copyfile(file, folder / f"{JOB}{suffix}.safetensors")
         self._copy_optimizer(folder)
         replace_file(folder / PROGRESS, json.dumps({"step": step, "seconds": seconds}) + "\n")
         sums = {file.name: checkpoint_files.file_sum(file) for file in sorted(folder.iterdir())}
         replace_file(folder / checkpoint_files.SUMS, json.dumps(sums, indent=1) + "\n")
         checkpoint_files.install(checkpoints, name, keep=self._keep)
-        self._publish(checkpoints / name / LORA, name)
+        self._publish(_by_suffix(checkpoints / name), name)
 
     def clean_up(self) -> None:
         """Delete ai-toolkit's own copies of what the run's checkpoints hold."""
@@ -110,13 +135,25 @@ class CheckpointCollector:
             (folder / OPTIMIZER).unlink(missing_ok=True)
             log.warning("%s: no whole %s; a resume begins it anew", folder.name, OPTIMIZER)
 
-    def _publish(self, lora: Path, name: str) -> None:
-        """Copy the LoRA to the run's `lora/`, where readers look for it."""
-        self._run.lora.mkdir(exist_ok=True)
-        with replacing(self._run.lora / f"{name}.safetensors") as file, lora.open("rb") as source:
-            shutil.copyfileobj(source, file)
-        for old in sorted(self._run.lora.glob("step-*.safetensors"))[: -self._keep]:
-            old.unlink()
+    def _publish(self, files: dict[str, Path], name: str) -> None:
+        """Copy the files of a save to the run's `lora/`, where readers look for them."""
+        folder = self._run.lora
+        folder.mkdir(exist_ok=True)
+        for suffix, each in files.items():
+            published = folder / f"{name}{suffix}.safetensors"
+            with replacing(published) as file, each.open("rb") as source:
+                shutil.copyfileobj(source, file)
+        found = sorted(folder.glob("step-*.safetensors"))
+        kept = sorted({file.name[: len(name)] for file in found})[-self._keep :]
+        for old in found:
+            if old.name[: len(name)] not in kept:
+                old.unlink()
+
+
+def _by_suffix(folder: Path) -> dict[str, Path]:
+    """Return the LoRA files of a checkpoint by suffix."""
+    found = {file: _FILE.fullmatch(file.name) for file in folder.glob(f"{JOB}*.safetensors")}
+    return {match[2]: file for file, match in found.items() if match}
 
 
 def _loras(root: Path) -> list[Path]:

@@ -12,12 +12,12 @@ from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replace_file
 from configs.schema import Finetune
 from configs.schema.finetune import LoraOptimizer
-from configs.schema.prompts import Prompt
+from configs.schema.prompts import TOKEN_PX, Prompt
+from finetune.native.rng import flow_time
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
 _SAMPLE_KEYS = {"guidance": "guidance_scale"}
-_QTYPES = {"int8": "qint8", "float8": "qfloat8"}
 # Large, so that resumed runs with neighbouring seeds do not share a seed.
 _SEED_STRIDE = 1_000_003
 
@@ -74,44 +74,35 @@ def attempt_seed(config: Finetune, *, start: int, attempt: int) -> int:
 
 def _network(config: Finetune) -> dict[str, Any]:
     lora, layers = config.lora, LAYERS[config.lora.targets]
-    settings: dict[str, Any] = {
-        "type": lora.kind,
+    return {
+        "type": "lora",
         "linear": lora.rank,
         "linear_alpha": lora.rank,
         "transformer_only": lora.targets != "all",
         "network_kwargs": {} if layers is None else {"only_if_contains": layers},
     }
-    if lora.kind == "lokr":
-        settings |= {"lokr_full_rank": False, "lokr_factor": -1}
-    return settings | ({"dropout": lora.dropout} if lora.dropout else {})
 
 
 def _datasets(config: Finetune, folder: Path) -> Iterator[dict[str, Any]]:
     """Yield a data set of ai-toolkit for each folder that `lay_out_dataset` makes."""
     data = config.data
     for name, files in _folders(config).items():
-        is_reg = name.startswith("regularisation")
-        settings: dict[str, Any] = {
+        yield {
             "folder_path": str(folder / name),
             "caption_ext": "txt",
             "caption_dropout_rate": data.caption_dropout,
             "cache_latents_to_disk": True,
             "resolution": list(data.resolutions),
             "bucket_tolerance": data.bucket,
-            "flip_x": data.flip,
-            "is_reg": is_reg,
             "num_repeats": files[0].repeats,
         }
-        yield settings | ({"mask_path": str(folder / "masks")} if files[0].mask else {})
 
 
 def _folders(config: Finetune) -> dict[str, list[CaptionedFile]]:
-    """Return the images by folder: one for each use and number of repeats."""
+    """Return the images by folder: one for each number of repeats."""
     found: dict[str, list[CaptionedFile]] = {}
-    images = image_set(config)
-    for use in ("training", "regularisation"):
-        for file in getattr(images, use):
-            found.setdefault(f"{use}-{file.repeats}", []).append(file)
+    for file in image_set(config).training:
+        found.setdefault(f"training-{file.repeats}", []).append(file)
     return found
 
 
@@ -128,23 +119,50 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         "gradient_checkpointing": train.gradient_checkpointing,
         "noise_scheduler": "flowmatch",
         "timestep_type": train.timesteps,
-        "optimizer": optimizer.kind,
-        "optimizer_params": _optimizer(optimizer),
+        "optimizer": "adamw",
+        "optimizer_params": {
+            "betas": [optimizer.beta1, optimizer.beta2],
+            "weight_decay": optimizer.weight_decay,
+        },
         "lr": optimizer.lr,
         "max_grad_norm": optimizer.clip,
-        "reg_weight": config.data.regularisation_weight,
         "ema_config": ema,
         "dtype": train.precision,
     }
     # Otherwise it would repeat a step: the metadata of a scheduled save lag by one.
-    return settings | _schedule(optimizer) | ({"start_step": start} if start else {})
+    settings |= _schedule(optimizer) | _validation(config)
+    return settings | ({"start_step": start} if start else {})
 
 
-def _optimizer(optimizer: LoraOptimizer) -> dict[str, Any]:
-    settings = {"betas": [optimizer.beta1, optimizer.beta2], "weight_decay": optimizer.weight_decay}
-    if optimizer.kind == "prodigy":
-        settings["safeguard_warmup"] = optimizer.warmup_steps > 0
-    return settings
+def _validation(config: Finetune) -> dict[str, Any]:
+    """Return its own evaluation of the images held out, at the times of the native engine.
+
+    It evaluates after the first step of a start, and one step after each multiple of its period.
+    """
+    images, settings = image_set(config).held_out, config.validation
+    if not images:
+        return {}
+    size, strata = config.data.resolutions[0], settings.strata
+    times = [(k + 0.5) / strata for k in range(strata)]
+    tokens = (size // TOKEN_PX) ** 2
+    found = {
+        "validation_items": [
+            {
+                "image_path": str(each.image.absolute()),
+                "prompt": fill_trigger(each.text(), config.data.trigger),
+            }
+            for each in images
+        ],
+        "resolution": size,
+        "validate_every_n_steps": validation_period(config),
+        "validation_sigmas": [flow_time(u, config.train, tokens=tokens) for u in times],
+    }
+    return {"validation_config": found}
+
+
+def validation_period(config: Finetune) -> int:
+    """Return the steps between evaluations of the images held out."""
+    return config.validation.every or max(1, config.train.steps - 1)
 
 
 def _schedule(optimizer: LoraOptimizer) -> dict[str, Any]:
@@ -161,13 +179,7 @@ def _schedule(optimizer: LoraOptimizer) -> dict[str, Any]:
 
 def _model(config: Finetune) -> dict[str, Any]:
     flux = config.flux
-    settings: dict[str, Any] = {
-        "name_or_path": flux.folder,
-        "is_flux": True,
-        "quantize": flux.quantise != "none",
-    }
-    if flux.quantise != "none":
-        settings["qtype"] = _QTYPES[flux.quantise]
+    settings: dict[str, Any] = {"name_or_path": flux.folder, "is_flux": True}
     if flux.assistant_lora is not None:
         settings["assistant_lora_path"] = flux.assistant_lora
     return settings
@@ -215,18 +227,15 @@ def _merge(process: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
 
 
 def lay_out_dataset(config: Finetune, folder: Path) -> None:
-    """Fill `folder` with links to images and masks, and with captions whose trigger is filled in.
+    """Fill `folder` with links to images, and with captions whose trigger is filled in.
 
     ai-toolkit keeps its caches in the folder that it is given, and the data set's own folder may
     be read-only or shared. Calling it again changes nothing.
     """
     for name, files in _folders(config).items():
         for file in files:
-            # ai-toolkit looks for a mask by the name of the image alone.
             link = folder / name / file.name.replace("/", "--")
             _link(link, file.image)
-            if file.mask:
-                _link((folder / "masks" / link.name).with_suffix(file.mask.suffix), file.mask)
             # ai-toolkit's caches depend on the modification times of captions.
             if not (caption := link.with_suffix(".txt")).is_file():
                 replace_file(caption, fill_trigger(file.text(), config.data.trigger) + "\n")

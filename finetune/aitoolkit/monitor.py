@@ -8,7 +8,7 @@ from typing import Any
 
 from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import CheckpointCollector
-from finetune.aitoolkit.config import JOB
+from finetune.aitoolkit.config import validation_period
 from finetune.aitoolkit.job_db import JobTable, JobUpdate
 from finetune.aitoolkit.process import Process, failure
 from finetune.aitoolkit.progress import ClockReading, LossLog, SamplingTime, StepRecords, Timeline
@@ -23,7 +23,7 @@ LEAVE_S = 30.0
 _TAIL_LINES = 40
 # A hang is a step that takes five times the mean, which is known after two steps.
 _KNOWN_STEPS, _MANY_STEPS = 2, 5
-_SAMPLE = re.compile(r"(\d+)__(\d{9})_(\d+)\.png")
+_SAMPLE = re.compile(r"(\d+)__(\d{9})_(\d+)\.(\w+)")
 
 
 class Monitor:
@@ -102,7 +102,11 @@ class Monitor:
             self._last_time = time.monotonic()
         if self._timeline.phase != "save" or is_over:
             self._collect_saves()
-        self._steps.add_logged(self._losses.new_steps())
+        logged = self._losses.new_steps()
+        self._steps.add_logged(logged)
+        for step in logged:
+            if step.held_out is not None:
+                self._record_held_out(step.step, step.held_out)
         for record in self._steps.records(is_over=is_over):
             self._metrics.step(record, steps=self._attempt.config.train.steps)
 
@@ -141,31 +145,37 @@ class Monitor:
             self._keep_samples(sampling)
 
     def _collect_saves(self) -> None:
-        """Adopt the LoRA of the newest finished save; earlier ones have lost their optimizer."""
+        """Adopt the newest finished save; earlier ones have lost their optimizer."""
         if self._ended_save is None:
             return
         (reading, is_requested), self._ended_save = self._ended_save, None
-        for lora, step in self.collector.new_loras().items():
-            if step != reading.step:
+        for save in self.collector.new_saves():
+            if save.step != reading.step:
                 continue
             # A scheduled save is made after a step but before the step is counted.
-            done = step if is_requested or lora.stem == JOB else step + 1
-            self.collector.adopt(lora, step=done, seconds=reading.seconds)
+            done = save.step if is_requested or save.is_last else save.step + 1
+            self.collector.adopt(save, step=done, seconds=reading.seconds)
             self.saved = done
             self._is_save_made |= is_requested
             self._metrics.event("saved", **self.at(done), **reading.fields())
+
+    def _record_held_out(self, step: int, loss: float) -> None:
+        """Record the loss on images held out; the first step of a start logs it one step late."""
+        is_late = step == self._start + 2 and (step - 1) % validation_period(self._attempt.config)
+        self._metrics.evaluation(self.at(step - bool(is_late)) | {"held_out_loss": loss})
 
     def _keep_samples(self, sampling: SamplingTime) -> None:
         """Copy a set of samples into the run, under the number of steps done, and record it."""
         run, steps = self._attempt.run, self._attempt.config.train.steps
         step = sampling.step if sampling.step in (self._start, steps) else sampling.step + 1
         newest: dict[int, Path] = {}
-        for file in sorted((self._root / "samples").glob("*.png")):
+        for file in sorted((self._root / "samples").iterdir()):
             match = _SAMPLE.fullmatch(file.name)
             if match and int(match[2]) == sampling.step:
                 newest[int(match[3])] = file
         for prompt, file in newest.items():
-            kept = run.prompt_sample(prompt, step)
+            # A video is an animated webp.
+            kept = run.prompt_sample(prompt, step).with_suffix(file.suffix)
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, kept)
         self._metrics.evaluation(

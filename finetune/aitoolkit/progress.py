@@ -21,7 +21,7 @@ _PHASES = (
     (_IMAGES, "sample"),
     (re.compile(r"Starting$"), "setup"),
 )
-_LOSS, _RATE = "loss/loss", "learning_rate"
+_LOSS, _RATE, _HELD_OUT = "loss/loss", "learning_rate", "val/loss"
 
 
 def phase_of(info: str) -> str:
@@ -113,11 +113,15 @@ class Timeline:
 
 @dataclass(frozen=True, kw_only=True)
 class LoggedStep:
-    """One optimizer step, counted from 1; `loss` is None if the step ran out of memory."""
+    """One optimizer step, counted from 1; `loss` is None if the step ran out of memory.
+
+    `held_out` is the mean loss on the images held out, if it was evaluated after the step.
+    """
 
     step: int
     loss: float | None
     lr: float | None
+    held_out: float | None
 
 
 class LossLog:
@@ -147,7 +151,12 @@ class LossLog:
             found.setdefault(int(step), {})[str(name)] = value
         self._newest = max(found, default=self._newest)
         return [
-            LoggedStep(step=step + 1, loss=values.get(_LOSS), lr=values.get(_RATE))
+            LoggedStep(
+                step=step + 1,
+                loss=values.get(_LOSS),
+                lr=values.get(_RATE),
+                held_out=values.get(_HELD_OUT),
+            )
             for step, values in sorted(found.items())
         ]
 

@@ -143,6 +143,6 @@ class Cache:
             return tuple(file.get_slice(name).get_shape())
 
 
-def latent_name(resolution: int, *, flipped: bool = False) -> str:
-    """Return the tensor name of the latent of an image, or its mirror image, at a resolution."""
-    return f"latent.{resolution}" + (".flipped" if flipped else "")
+def latent_name(resolution: int) -> str:
+    """Return the tensor name of the latent of an image at a resolution."""
+    return f"latent.{resolution}"

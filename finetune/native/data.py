@@ -11,7 +11,7 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
 from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, PromptText, latent_name
 from finetune.native.loss import LatentBatch
-from finetune.native.rng import ImageRandomness, dropout_seed, epoch_order, image_randomness
+from finetune.native.rng import ImageRandomness, epoch_order, image_randomness
 
 _HOST = torch.device("cpu")
 # Of latents and embeddings at most this much stays on the device: those of 200 images at 1024 px.
@@ -88,11 +88,6 @@ class Batches:
             pooled=pooled,
         )
 
-    def dropout_seed(self, step: int, index: int) -> int:
-        """Return the seed of the dropout in microbatch `index` (from 0) of a step (from 1)."""
-        before = (step - 1) * self._config.train.global_batch + self._first
-        return dropout_seed(self._config.seed, before + index * self._micro_batch)
-
     def _randomness(self, number: int, item: int) -> ImageRandomness:
         return image_randomness(
             self._config.seed,
@@ -105,8 +100,7 @@ class Batches:
     def _load(self, item: int, draw: ImageRandomness) -> list[torch.Tensor]:
         """Return the latent, prompt and pooled embedding of an item."""
         image, size = self._items[item]
-        flipped = self._config.data.flip and draw.flip
-        (latent,) = self._read(image, latent_name(size, flipped=flipped))
+        (latent,) = self._read(image, latent_name(size))
         text = NO_CAPTION if draw.drop_caption else image
         return [latent, *self._read(text, "prompt", "pooled")]
 

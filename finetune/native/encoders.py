@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from diffusers import AutoencoderKL, FluxPipeline
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 from configs.checks.dataset import fitted_image
@@ -74,7 +74,6 @@ def fill_cache(
         "precision": config.train.precision,
         "resolutions": config.data.resolutions,
         "bucket": config.data.bucket,
-        "flip": config.data.flip,
         "model": _fingerprint(model),
     }
     run = attempt.run.path
@@ -132,9 +131,7 @@ def _latents(
 def _latents_of(
     image: CaptionedImage, vae: AutoencoderKL, data: CaptionedImages
 ) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of an image at each resolution by name: latent and mirrored latent."""
+    """Yield the latent of an image at each resolution by name."""
     for size in data.resolutions:
         fitted = fitted_image(image.image, resolution=size, bucket=data.bucket)
         yield latent_name(size), encode(vae, pixels(fitted))
-        if data.flip:
-            yield latent_name(size, flipped=True), encode(vae, pixels(ImageOps.mirror(fitted)))

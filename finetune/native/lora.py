@@ -11,13 +11,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from diffusers import FluxPipeline, FluxTransformer2DModel
-from diffusers.loaders.lora_conversion_utils import _bake_lokr_alpha_
 from peft import LoraConfig
-from peft.tuners.lora import Linear
+from peft.tuners.lora import Linear, LoraLayer
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from configs.checks.lora import updated_layers
 from configs.disk import replacing
+from configs.errors import ConfigError
 from configs.schema import Finetune
 from configs.schema.finetune import Lora
 from finetune.native.rng import initial_lora_a
@@ -31,12 +32,8 @@ from train.engine.metrics import log
 
 LEARNED, ASSISTANT = "learned", "assistant"
 
-# Both are intended: nothing is merged into quantised weights, which only draw images, and the
-# assistant is a second adapter.
-_EXPECTED_WARNINGS = (
-    "TorchaoLoraLinear was instantiated",
-    "Already found a `peft_config` attribute",
-)
+# Intended: the assistant is a second adapter.
+_EXPECTED_WARNING = "Already found a `peft_config` attribute"
 
 
 class FusedLora(Linear):  # type: ignore[misc]
@@ -48,7 +45,7 @@ class FusedLora(Linear):  # type: ignore[misc]
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return the layer's output for `x` `[..., inputs]`: `[..., outputs]`."""
         names = [name for name in self.active_adapters if name in self.lora_A]
-        if self.disable_adapters or not all(map(self._is_plain, names)):
+        if self.disable_adapters or any(name in self.lora_variant for name in names):
             output: Tensor = super().forward(x, *args, **kwargs)
             return output
         output = self.base_layer(x, *args, **kwargs)
@@ -58,10 +55,6 @@ class FusedLora(Linear):  # type: ignore[misc]
             up = (self.lora_B[name].weight * self.scaling[name]).to(x.dtype)
             flat = torch.addmm(flat, down, up.T)
         return flat.view_as(output)
-
-    def _is_plain(self, name: str) -> bool:
-        is_dropped = not isinstance(self.lora_dropout[name], nn.Identity)
-        return not (is_dropped or name in self.lora_variant or self.lora_bias[name])
 
 
 class LoraWeights(nn.Module):
@@ -122,9 +115,6 @@ def adapter_config(config: Lora, layers: list[str]) -> LoraConfig:
         r=config.rank,
         lora_alpha=config.alpha if config.alpha is not None else config.rank,
         target_modules="|".join(map(re.escape, layers)),
-        rank_pattern=config.rank_pattern,
-        alpha_pattern=config.alphas(),
-        lora_dropout=config.dropout,
     )
 
 
@@ -171,25 +161,33 @@ def _fuse(transformer: FluxTransformer2DModel) -> None:
 
 
 def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
+    """Add the LoRA of a file; raise `ConfigError` if an update of it would be left out."""
+    linear = [
+        layer.removesuffix(".base_layer")
+        for layer, part in transformer.named_modules()
+        if isinstance(part, nn.Linear) and ".lora_" not in layer
+    ]
+    expected = updated_layers(file, linear)
     state, alphas, metadata = FluxPipeline.lora_state_dict(
         str(file), return_alphas=True, return_lora_metadata=True
     )
-    if any(".lokr_" in key for key in state):
-        # diffusers reads LoKr by its own keys only, which have no alpha.
-        state |= alphas
-        _bake_lokr_alpha_(state)
-        alphas = None
     with _expected_warnings():
         transformer.load_lora_adapter(
             state, prefix="transformer", network_alphas=alphas, metadata=metadata, adapter_name=name
         )
+    loaded = {
+        layer
+        for layer, part in transformer.named_modules()
+        if isinstance(part, LoraLayer) and name in part.lora_A
+    }
+    if left := sorted(expected - loaded):
+        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}; convert it")
 
 
 @contextmanager
 def _expected_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
-        for message in _EXPECTED_WARNINGS:
-            warnings.filterwarnings("ignore", message=message)
+        warnings.filterwarnings("ignore", message=_EXPECTED_WARNING)
         yield
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from configs.disk import replacing
 from configs.schema.prompts import Prompt, PromptSamples
-from finetune.native.base_model import DTYPES, load_transformer, quantise_blocks
+from finetune.native.base_model import DTYPES, load_transformer
 from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
 from runs.checks.infer import InferSpec
@@ -101,10 +101,7 @@ class LoraPipeline:
         self._texts = [embed(encoders, each.prompt, tokens=tokens) for each in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
-        transformer = load_transformer(spec.folder, dtype, device=device, quantise=spec.quantise)
-        clocks.lap("load")
-        quantise_blocks(transformer, device, quantise=spec.quantise)
-        clocks.lap("load" if spec.quantise == "none" else "quantise", drain=True)
+        transformer = load_transformer(spec.folder, dtype, device=device)
         if spec.lora and lora_scale:
             load_lora(transformer, spec.lora, scale=lora_scale)
         vae = load_vae(spec.folder, device, dtype)

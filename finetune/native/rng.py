@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 from configs.schema.finetune import LoraTraining
 
-_ORDER, _IMAGE, _EVALUATION, _WEIGHTS, _DROPOUT = 1, 2, 3, 4, 5
+_ORDER, _IMAGE, _EVALUATION, _WEIGHTS = 1, 2, 3, 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRandomness:
-    """The draws of one image: time `t` in 0..1 (1 is noise), caption dropout, noise, flip."""
+    """The draws of one image: time `t` in 0..1 (1 is noise), caption dropout, noise."""
 
     t: float
     drop_caption: bool
     noise: NDArray[np.float32]
-    flip: bool
 
 
 def _generator(seed: int, stream: int, number: int) -> np.random.Generator:
@@ -46,7 +45,6 @@ def image_randomness(
         t=flow_time(float(u), times, tokens=shape[1] * shape[2] // 4),
         drop_caption=bool(drop < dropout),
         noise=generator.standard_normal(shape, dtype=np.float32),
-        flip=bool(generator.random() < 0.5),
     )
 
 
@@ -56,14 +54,13 @@ def flow_time(u: float, times: LoraTraining, *, tokens: int) -> float:
     `sigmoid`: the sigmoid of a normal (Esser et al. 2024). `linear`: uniform. `shift`: uniform,
     shifted by the number of image tokens as Flux shifts its sampling times.
     """
-    t, shift = u, times.shift or 1.0
     if times.timesteps == "sigmoid":
         # The normal distribution has no quantile at 0.
-        normal = NormalDist().inv_cdf(max(u, 2.0**-53))
-        t = 1 / (1 + math.exp(-(times.logit_mean + times.logit_std * normal)))
-    elif times.timesteps == "shift" and times.shift is None:
-        shift = math.exp(sample_shift(tokens))
-    return shift * t / (1 + (shift - 1) * t)
+        return 1 / (1 + math.exp(-NormalDist().inv_cdf(max(u, 2.0**-53))))
+    if times.timesteps == "linear":
+        return u
+    shift = math.exp(sample_shift(tokens))
+    return shift * u / (1 + (shift - 1) * u)
 
 
 def sample_shift(tokens: int) -> float:
@@ -82,11 +79,3 @@ def initial_lora_a(seed: int, number: int, shape: tuple[int, int]) -> NDArray[np
     bound = 1 / math.sqrt(shape[1])
     uniform = _generator(seed, _WEIGHTS, number).random(shape, dtype=np.float32)
     return (2 * uniform - 1) * np.float32(bound)
-
-
-def dropout_seed(seed: int, number: int) -> int:
-    """Return the seed of torch for the dropout of the microbatch that begins with image `number`.
-
-    The masks then depend on the size of a microbatch, and not on the rank that has it.
-    """
-    return int(_generator(seed, _DROPOUT, number).integers(2**63))

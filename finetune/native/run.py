@@ -5,6 +5,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
 from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
@@ -17,7 +18,6 @@ from finetune.native.data import Batches
 from finetune.native.encoders import fill_cache, load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
 from finetune.native.lora import ASSISTANT, LEARNED, LoraSaver, LoraWeights, add_learned
-from finetune.native.optimizer import check_optimizer, make_optimizer
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep
 from runs.folder import RunFolder
@@ -31,6 +31,7 @@ from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
 
 PURPOSES = ("setup", "load", "cache", "train", "data", "save", "sample", "eval")
+_EPS = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +52,6 @@ def attempt(run: RunFolder, *, number: int) -> int:
 
 def _run(attempt: Attempt[Finetune]) -> None:
     config, ranks = attempt.config, attempt.ranks
-    check_optimizer(config.optimizer, ranks.device)
     set_precision(config.train.precision, ranks.device)
     hide_progress_bars()
     clocks = Clocks(ranks.device, purposes=PURPOSES)
@@ -94,7 +94,15 @@ def _loop(
     config, ranks = attempt.config, attempt.ranks
     inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
     transformer = prepared.transformer
-    optimizer = make_optimizer(weights, config.optimizer)
+    rates = config.optimizer
+    optimizer = torch.optim.AdamW(  # Loshchilov & Hutter 2019
+        weights.parameters(),
+        lr=rates.lr,
+        betas=(rates.beta1, rates.beta2),
+        eps=_EPS,
+        weight_decay=rates.weight_decay,
+        fused=True,
+    )
     ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
         network=weights,
@@ -132,7 +140,7 @@ def _loop(
 
 def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[str, Any]:
     """Return the facts of this attempt for the manifest."""
-    libraries = ("diffusers", "peft", "transformers", "torchao")
+    libraries = ("diffusers", "peft", "transformers")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
     adapters = (LEARNED, ASSISTANT)
     base = [
@@ -153,7 +161,7 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
             "parameters": "float32",
             "base": compute,
             "gradients": "float32",
-            "optimizer": "uint8" if config.optimizer.kind == "adamw8bit" else "float32",
+            "optimizer": "float32",
             "reduction": "float32",
             "compute": compute,
         },

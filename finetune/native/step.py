@@ -12,7 +12,6 @@ from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses
-from finetune.native.optimizer import set_rate
 from train.engine.attempt import TrainingContext
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients, sum_gradients
@@ -38,11 +37,8 @@ class LoraStep:
         """Take one optimizer step over the global batch and return the gradient norm."""
         context, config = self.context, self.context.attempt.config
         loss = torch.zeros((), device=context.attempt.ranks.device)
-        # Only the dropout of the LoRA has another mode in training; recomputation needs it, too.
-        self.transformer.train(config.lora.dropout > 0)
         for index in range(context.layout.accumulation):
             loss = self._backward(step, index)
-        self.transformer.eval()
         context.arrivals.mark()
         sum_gradients(self.weights)
         context.finite.check_during_next_step()
@@ -50,7 +46,8 @@ class LoraStep:
         scale_gradients(self.weights, clip_factor(norm, config.optimizer.clip))
         context.finite.put(step, norm + loss)
         rate = config.optimizer.rate(step=step, steps=config.train.steps)
-        set_rate(self.optimizer, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.ema.update(step)
@@ -59,8 +56,7 @@ class LoraStep:
     def fields(self, norm: Tensor) -> dict[str, Any]:
         """Return learning rate and gradient norm as fields of a record."""
         (group,) = self.optimizer.param_groups
-        # Prodigy multiplies the rate by its estimate d.
-        return {"lr": float(group["lr"]) * group.get("d", 1.0), "grad_norm": norm}
+        return {"lr": float(group["lr"]), "grad_norm": norm}
 
     def _backward(self, step: int, index: int) -> Tensor:
         """Run one microbatch forward and backward; return the sum of its losses, detached."""
@@ -71,8 +67,6 @@ class LoraStep:
         context.clocks.lap("data")
         context.watchdog.progress()
         batch = batch.to(device)
-        if config.lora.dropout:
-            torch.manual_seed(self.batches.dropout_seed(step, index))
         per_image = losses(self.transformer, batch)
         context.watchdog.progress()
         # Gradients are summed over ranks, so each image counts 1/global_batch.

@@ -15,4 +15,5 @@ tuned=$FOLDER
 short=$(find "$tuned/cells" -maxdepth 1 -name '*_short' | sort | head -n 1)
 long=$(find "$tuned/cells" -maxdepth 1 -name '*_long' | sort | head -n 1)
 study "b-draw$SIZE" "run=$short,$long"
-ask python -m analysis runs --finetune "$tuned" "$FOLDER"
+ask python -m analysis cells "$tuned" --by step
+ask python -m analysis cells "$FOLDER"

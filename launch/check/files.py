@@ -1,20 +1,16 @@
 """Checks of configs and of LoRA files."""
 
-import re
-from collections import defaultdict
+import sys
 from pathlib import Path
 
-from configs.checks.aitoolkit import check_engine, check_keys
-from configs.disk import TensorEntry, read_safetensors_header
-from configs.errors import ConfigError
+from configs.checks.aitoolkit import check_engine
+from configs.checks.aitoolkit_model import hub_notes
+from configs.checks.lora import matrices
 from configs.grid.study_file import is_study, load_grid
 from configs.load import load
 from configs.schema import Finetune, Run
 from configs.terminal import plural
-
-# The two matrices of a layer's update, by the names of diffusers, ComfyUI and kohya.
-_MATRIX = re.compile(r"(.+)\.(lora_A|lora_B|lora_down|lora_up)\b.*")
-_DOWN = ("lora_A", "lora_down")
+from runs.checks.paths import check_model
 
 
 def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
@@ -28,10 +24,14 @@ def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
     else:
         configs = [load(path, overrides)]
         what = f"config of kind {configs[0].kind}"
+    remarks = dict[str, None]()
     for config in configs:
         if isinstance(config, Finetune):
-            check_keys(config)
             check_engine(config, world=config.resources.world)
+            check_model(config)
+            remarks |= dict.fromkeys(hub_notes(config))
+    for remark in remarks:
+        print(f"remark  {remark}", file=sys.stderr)
     [first, *others] = configs
     images = isinstance(first, Finetune) and not others and first.data.folder
     return what, bool(images) and Path(str(images)).is_dir()
@@ -39,13 +39,7 @@ def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
 
 def check_lora(path: Path) -> tuple[str, list[str]]:
     """Return what a LoRA file holds, and its problems: matrices of a layer that do not fit."""
-    header = read_safetensors_header(path)
-    layers = defaultdict[str, dict[bool, TensorEntry]](dict)
-    for name, tensor in header.tensors.items():
-        if match := _MATRIX.fullmatch(name):
-            layers[match[1]][match[2] in _DOWN] = tensor
-    if not layers:
-        raise ConfigError(f"{path}: {plural(len(header.tensors), 'tensor')}, none of a LoRA")
+    layers = matrices(path)
     ranks, problems = set[int](), list[str]()
     for layer, pair in layers.items():
         shapes = [pair[is_down].shape for is_down in (True, False) if is_down in pair]
@@ -55,6 +49,6 @@ def check_lora(path: Path) -> tuple[str, list[str]]:
             problems.append(f"{layer}: its matrices {shapes[0]} and {shapes[1]} share no rank")
         else:
             ranks.update(shapes[0][:1])
-    types = ", ".join(sorted({tensor.dtype for tensor in header.tensors.values()}))
+    types = ", ".join(sorted({each.dtype for pair in layers.values() for each in pair.values()}))
     rank = ", ".join(map(str, sorted(ranks))) or "unknown"
     return f"LoRA of {plural(len(layers), 'layer')}, rank {rank}, {types}", problems

@@ -127,8 +127,8 @@ def _repeats(study: Study) -> str:
         return f"repeats: by seed ({len(seeds)}), {order}"
     if study.repeats == 1:
         return (
-            "one run per cell: the variation from run to run is not measured; set repeats (how "
-            "many show 2 %: ditbench cells EARLIER --difference 0.02)"
+            "one run per cell: the variation from run to run is not measured; set repeats, with "
+            "stop: decided to end as soon as they suffice"
         )
     few = "; intervals of 2 are very wide: set repeats=3 or more" if study.repeats == 2 else ""
     return f"{study.repeats} repeats with the same seed: they show machine noise only{few}"

@@ -22,7 +22,6 @@ class InferSpec:
     folder: Path
     variant: str
     text_tokens: int
-    quantise: str
     precision: str
     lora: Path | None
     prompts: list[Prompt]
@@ -36,11 +35,10 @@ def infer_spec(config: Infer) -> InferSpec:
     """Resolve the config; raise `ConfigError` if the run has no such LoRA or there is no prompt."""
     run = open_run(Path(config.run)) if config.run else None
     tuned = expect(run.config(), Finetune, source=run.path) if run else None
-    values: dict[str, Any] = {"quantise": "none", "precision": "bf16"}
+    values: dict[str, Any] = {"precision": "bf16"}
     values |= {"variant": "schnell", "width": 1024, "height": 1024, "steps": 4, "guidance": 1.0}
     if tuned:
-        values |= {"quantise": tuned.flux.quantise, "precision": tuned.train.precision}
-        values |= {"variant": tuned.flux.variant}
+        values |= {"precision": tuned.train.precision, "variant": tuned.flux.variant}
         values |= {name: getattr(tuned.sample, name) for name in _IMAGE_KEYS}
     own = {name: getattr(config, name) for name in values}
     folder = config.folder or (tuned.flux.folder if tuned else None)

@@ -1,12 +1,15 @@
 """The files that a config names: as absolute paths, and checked before anything is queued."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.checks.aitoolkit import arch_of, check_aitoolkit
+from configs.checks.aitoolkit import arch_of
+from configs.checks.aitoolkit_model import check_aitoolkit
 from configs.checks.captions import read_prompts
 from configs.checks.dataset import check_dataset
-from configs.checks.flux import SINGLE_FILE, WEIGHTS_SUFFIXES, check_flux, check_targets
+from configs.checks.flux import check_flux, check_targets
+from configs.checks.lora import check_fits, matrices
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import read_tree
@@ -50,7 +53,8 @@ def check_paths(config: Run) -> None:
     elif isinstance(config, Infer):
         images = infer_spec(config)
         check_flux(images.folder, variant=images.variant)
-        _check_lora(images.lora)
+        if images.lora:
+            check_fits(images.lora, images.folder)
 
 
 def _problem(path: Path, word: str) -> str:
@@ -58,21 +62,32 @@ def _problem(path: Path, word: str) -> str:
         inside = sorted(file.name for file in path.glob("*.safetensors"))
         hint = f", such as {inside[0]}" if inside else ""
         return f"a folder, but a file is expected; name the file in it{hint}"
-    if word == "folder" and path.is_file() and path.suffix in WEIGHTS_SUFFIXES:
-        return f"a single file, but a folder is expected; {SINGLE_FILE}"
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) and not path.parent.exists():
+        return (
+            f"no such {word}; if it is an id of the hub, download it (nothing is downloaded in "
+            f"jobs): hf download {path} --local-dir models/{path.name}, and name that folder"
+        )
     return f"no such {word}; create it or name another"
 
 
 def _check_finetune(config: Finetune) -> None:
     """Raise `ConfigError` for a model, LoRA, image or prompt that the run would fail on."""
-    assert config.flux.folder is not None
-    if not arch_of(config):
-        check_flux(Path(config.flux.folder), variant=config.flux.variant)
-        check_targets(Path(config.flux.folder), config.lora)
-    _check_lora(Path(config.flux.assistant_lora) if config.flux.assistant_lora else None)
+    check_model(config)
     check_dataset(config)
     sample = config.sample
     read_prompts(sample.prompts, sample.prompts_file, trigger=config.data.trigger)
+
+
+def check_model(config: Finetune) -> None:
+    """Raise `ConfigError` for a model or an assistant LoRA, if it is here, that cannot be used."""
+    folder, assistant = Path(str(config.flux.folder)), Path(config.flux.assistant_lora or "")
+    if folder.exists() and not arch_of(config):
+        check_flux(folder, variant=config.flux.variant)
+        check_targets(folder, config.lora)
+        if assistant.is_file():
+            check_fits(assistant, folder)
+    elif assistant.is_file():
+        matrices(assistant)
     check_aitoolkit(config)
 
 
@@ -94,14 +109,6 @@ def _check_weights(config: Pretrain) -> None:
         is_own = is_run(path)
     if model.init_from and found and not is_own:
         raise ConfigError(f"model.init_from {path}: a published DiT has no {found}: remove them")
-
-
-def _check_lora(file: Path | None) -> None:
-    names = read_safetensors_header(file).tensors if file else []
-    if file and not any("lora" in name or "lokr" in name for name in names):
-        raise ConfigError(
-            f"{file}: not a LoRA (no tensor name contains lora or lokr); name another file"
-        )
 
 
 def check_branch(config: Pretrain) -> None:

@@ -25,7 +25,7 @@ def record_data(run: RunFolder, config: Run) -> None:
 
 
 def check_same_data(run: RunFolder | None, config: Run) -> None:
-    """Raise `ConfigError` if an image, caption or mask is not as it was when the run began."""
+    """Raise `ConfigError` if an image or a caption is not as it was when the run began."""
     if run is None or not isinstance(config, Finetune) or not run.data_file.is_file():
         return
     step = _step(run)
@@ -37,7 +37,7 @@ def check_same_data(run: RunFolder | None, config: Run) -> None:
         first = Path(changed[0])
         what = "was added" if changed[0] not in before else "was removed"
         if changed[0] in before.keys() & now.keys():
-            what = "or its caption or mask has changed"
+            what = "or its caption has changed"
         raise ConfigError(
             f"{first} {what} ({len(changed)} of {len({**before, **now})} images) since {run.name} "
             f"began, and step {step} learnt from what was there: restore it, or start a new run "
@@ -52,11 +52,10 @@ def _step(run: RunFolder) -> int:
 
 
 def _hashes(config: Finetune) -> dict[str, str]:
-    """Return a hash of each image with the caption and mask that training sees, by path."""
+    """Return a hash of each image with the caption that training sees, by path."""
     found = {}
     for each in [each for images in vars(image_set(config)).values() for each in images]:
         caption = fill_trigger(each.text(), config.data.trigger).encode()
-        mask = read_bytes(each.mask) if each.mask else b""
-        content = read_bytes(each.image) + caption + mask
+        content = read_bytes(each.image) + caption
         found[str(each.image)] = hashlib.sha256(content).hexdigest()
     return found

@@ -2,15 +2,13 @@
 
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import pytest
 
 from benchmarks.analysis_coverage.__main__ import scenarios
 from benchmarks.analysis_coverage.harness import Ask, run_scenario
 from benchmarks.analysis_coverage.scenario import Case, Rng, Scenario, Truth
-from benchmarks.analysis_coverage.verdicts import Answer, ask, judgements
+from benchmarks.analysis_coverage.verdicts import Answer, ask
 
 SD = 0.01
 
@@ -78,18 +76,6 @@ def test_a_row_that_speaks_of_these_runs_is_held_against_these_runs() -> None:
     one = Scenario(topic="fake", name="fake", kind="speed", make=make, draws=100)
     assert run_scenario(one, command=call("b is 1.05x (these two runs)")).tally.failures() == []
     assert run_scenario(one, command=call("b is 1.05x")).tally.failures() == ["coverage", "false"]
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"speedup": 1.2, "speedup_low": 1.1, "speedup_high": 1.3, "verdict": "faster"},
-        {"word": "faster", "ratio": 1.2, "low": 1.1, "high": 1.3, "verdict": "b is 1.2x as fast"},
-    ],
-)
-def test_older_and_newer_rows_are_read_alike(row: dict[str, Any]) -> None:
-    [found] = judgements("speed", Answer(payload=[{"run": "a"}, row], code=0, remarks=""))
-    assert (found.word, found.ratio, found.low, found.high) == ("faster", 1.2, 1.1, 1.3)
 
 
 def test_every_kind_of_scenario_gets_an_answer_without_a_bug(tmp_path: Path) -> None:

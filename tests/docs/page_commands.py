@@ -13,8 +13,6 @@ PARTS = ("launch", "analysis", "train", "finetune")
 # First lines of blocks that show something else: folders, YAML, formulas, keys.
 OTHER_BLOCKS = (
     "logs/digits-1120-093000-1a2b/",
-    "lora/step-000000500.safetensors ",
-    "aitoolkit:",
     "kind: study",
     "|G|^2 = ",
     "objective.sampler=stratified ",

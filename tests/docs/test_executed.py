@@ -73,6 +73,8 @@ NO = {
     "python -m launch plan configs/pretrain/dit-s2.yaml train.global_batch=512 resources.gpu=a40": (
         r"fail  data +data\.path"
     ),
+    "python -m analysis target --critical-batch docs/measurements/c-branches-small.tar.xz --target "
+    "validation_loss": "critical batch size undetermined",
     "python -m analysis cells --decided logs/STUDY": r"\bundecided\b",
     "python -m analysis cells --decided logs/STUDY --skip": r"\bundecided\b",
 }

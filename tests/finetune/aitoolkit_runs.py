@@ -21,12 +21,92 @@ from runs.folder import RunFolder, claim_attempt, make_run, resume_config
 from runs.records import Record
 from train.engine.metrics import log
 
+_READS = {
+    "Dataset": "flip_x flip_y bucket_tolerance",
+    "Model": "arch low_vram qtype quantize name_or_path model_kwargs extras_name_or_path",
+    "Network": "type linear network_kwargs",
+    "Sample": "num_frames fps neg guidance_scale",
+    "Save": "save_every",
+    "Train": "noise_offset cache_text_embeddings optimizer optimizer_params timestep_type steps "
+    "validation_config",
+}
+_CLASSES = "".join(
+    f"class {name}Config:\n    def __init__(self, **kwargs):\n"
+    + "".join(f"        self.{key} = kwargs.get('{key}', None)\n" for key in keys.split())
+    for name, keys in _READS.items()
+)
+_READ_AT_TOP = """class Process:
+    def __init__(self):
+        self.get_conf('training_seed', None)
+        self.get_conf('performance_log_every', 0)
+        self.config.get('name')
+"""
+_EXTENSION = "extensions_built_in/diffusion_models"
+# As much of a checkout as is read: keys, kinds of model with what they load, and defaults.
+SOURCE = {
+    "toolkit/config_modules.py": _CLASSES + "        if self.arch == 'sdxl':\n            pass\n",
+    "jobs/process/BaseProcess.py": _READ_AT_TOP,
+    "jobs/process/BaseTrainProcess.py": "",
+    "jobs/process/BaseSDTrainProcess.py": "",
+    "extensions_built_in/sd_trainer/SDTrainer.py": "",
+    "extensions_built_in/sd_trainer/DiffusionTrainer.py": "",
+    f"{_EXTENSION}/flux2/flux2_model.py": """
+MISTRAL = "mistralai/Mistral-Small"
+OTHER = "nobody/loads-this"
+class Flux2Model(BaseModel):
+    arch = "flux2"
+    vae_path = "owner/flux-vae"
+    def load_te(self):
+        return load(MISTRAL)
+    def load_model(self):
+        self.load_te(self.vae_path)
+        return "transformer/diffusion_pytorch_model.safetensors"
+class KleinModel(Flux2Model):
+    arch = "flux2_klein"
+    vae_path = "owner/klein-vae"
+    def load_te(self):
+        return load("Qwen/Qwen3")
+    def load_model(self):
+        return super().load_model()
+""",
+    f"{_EXTENSION}/z_image/z_image.py": """
+class ZImageModel(BaseModel):
+    arch = "zimage"
+    def load_training_adapter(self, state):
+        return state["diffusion_model.layers.0.attention.to_k.lora_A.weight"]
+""",
+    "ui/src/app/jobs/new/options.tsx": """
+export const modelArchs: ModelArch[] = [
+  {
+    name: 'zimage:turbo',
+    defaults: {
+      // default updates when [selected, unselected] in the UI
+      'config.process[0].model.name_or_path': ['Tongyi-MAI/Z-Image-Turbo', defaultNameOrPath],
+      'config.process[0].model.quantize': [true, false],
+      'config.process[0].model.model_kwargs': [
+        {
+          match_target_res: false,
+        },
+        {},
+      ],
+      'config.process[0].model.assistant_lora_path': ['ostris/adapter/v2.safetensors', undefined],
+      'config.process[0].datasets[x].flip_x': [true, undefined],
+      'config.process[0].sample.sample_steps': [9, 25],
+      'config.process[0].train.timestep_type': ['weighted', 'sigmoid'],
+    },
+    gateUrl: 'https://huggingface.co/Tongyi-MAI/Z-Image-Turbo',
+  },
+""",
+    "ui/src/helpers/defaultSamples.ts": "  width: 1024,\n  guidance_scale: 4,\n  sample_steps: 30,",
+}
 FAKE_TOOLKIT = Path(__file__).with_name("fake_aitoolkit.py")
 
 
 def make_toolkit(folder: Path) -> Path:
-    """Make a checkout of ai-toolkit whose run.py is the fake one."""
-    (folder / "toolkit").mkdir(parents=True)
+    """Make a checkout of ai-toolkit whose run.py is the fake one, with a little of its source."""
+    for name, text in SOURCE.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     (folder / "venv" / "bin").mkdir(parents=True)
     (folder / "venv" / "bin" / "python").symlink_to(sys.executable)
     shutil.copyfile(FAKE_TOOLKIT, folder / "run.py")

@@ -19,6 +19,11 @@ TRAIN, SAVE, SAMPLE = PROCESS["train"], PROCESS["save"], PROCESS["sample"]
 ROOT = Path(PROCESS["training_folder"]) / NAME
 # As slow as a poll of the monitor: of saves that end between two polls only the last is kept.
 STEP_S = float(os.environ.get("FAKE_STEP_S", "0.1"))
+# Wan 2.2 saves a file for each of its two stages.
+IS_WAN = PROCESS["model"].get("arch") == "wan22_14b"
+STAGES = ("_high_noise", "_low_noise") if IS_WAN else ("",)
+# Videos are animated.
+FORMAT = "webp" if SAMPLE.get("num_frames", 1) > 1 else SAMPLE["format"]
 FAILURE = os.environ.get("FAKE_FAILURE", "")
 
 
@@ -73,7 +78,19 @@ def log_step(log: sqlite3.Connection, step: int, *, is_skipped: bool) -> None:
     log.execute("INSERT INTO metrics VALUES (?, 'learning_rate', ?, NULL)", (step, rate))
     if not is_skipped:
         log.execute("INSERT INTO metrics VALUES (?, 'loss/loss', ?, NULL)", (step, 1 / (1 + step)))
+    if (held_out := evaluated.pop("held_out", None)) is not None:
+        log.execute("INSERT INTO metrics VALUES (?, 'val/loss', ?, NULL)", (step, held_out))
     log.execute("COMMIT")
+
+
+evaluated: dict[str, float] = {}
+
+
+def validate(step: int, *, start: int) -> None:
+    """Evaluate as the real one does: after the first step, whose value is logged by the next."""
+    settings = TRAIN.get("validation_config")
+    if settings and (step == start or step % settings["validate_every_n_steps"] == 0):
+        evaluated["held_out"] = 100.0 + step
 
 
 def save(job: Job, done: int, *, step: int | None) -> None:
@@ -86,7 +103,8 @@ def save(job: Job, done: int, *, step: int | None) -> None:
         "transformer.x.lora_A.weight": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
     }).encode()  # fmt: skip
     content = struct.pack("<Q", len(header)) + header + struct.pack("<f", done)
-    (ROOT / f"{NAME}{number}.safetensors").write_bytes(content)
+    for stage in STAGES:
+        (ROOT / f"{NAME}{number}{stage}.safetensors").write_bytes(content)
     with zipfile.ZipFile(ROOT / "optimizer.pt", "w") as file:
         file.writestr("step", str(done))
     job.maybe_leave()
@@ -100,7 +118,7 @@ def sample(job: Job, step: int) -> None:
     job.report("running", f"Generating images - 0/{total}")
     for number in range(total):
         time.sleep(0.005)
-        name = f"{int(time.time() * 1000)}__{step:09d}_{number}.{SAMPLE['format']}"
+        name = f"{int(time.time() * 1000)}__{step:09d}_{number}.{FORMAT}"
         (ROOT / "samples" / name).write_bytes(
             f"{SAMPLE['samples'][number]['prompt']} at {step}".encode()
         )
@@ -142,6 +160,7 @@ def train(job: Job) -> None:
             raise RuntimeError("OOM during training step 3 times in a row, aborting training")
         if f"hang at {step}" == FAILURE:
             time.sleep(60)
+        validate(step, start=start)
         if step != start:
             if SAVE["save_every"] and step % SAVE["save_every"] == 0:
                 save(job, step, step=step)

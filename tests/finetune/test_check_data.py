@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from configs.yaml12 import dump_yaml
 from finetune.__main__ import main
 from tests.finetune.conftest import TINY, paths
 
@@ -240,3 +241,15 @@ def test_a_config_is_checked_with_its_keys_and_the_length_of_its_texts(
     assert "tokens of 01.txt would be cut off; fix: shorten it" in capsys.readouterr().out
     assert main(["check-data", str(TINY), *changes, "data.trigger=null"]) == 1
     assert "no trigger word is set; fix: set data.trigger" in capsys.readouterr().out
+
+
+def test_captions_of_images_held_out_are_no_faults(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "held.yaml"
+    keys = {"folder": str(images), "trigger": "sks", "resolutions": [64], "bucket": 16}
+    config = {"kind": "finetune", "flux": {"folder": "/f"}, "data": keys}
+    file.write_text(dump_yaml(config | {"sample": {"prompts": "a"}}))
+    codes = [main(["check-data", str(file), f"validation.held_out={n}"]) for n in (0, 1)]
+    assert codes == [0, 0]
+    assert "without an image" not in capsys.readouterr().out

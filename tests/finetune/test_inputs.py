@@ -7,7 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from configs.checks.flux import missing
 from configs.errors import ConfigError
@@ -95,19 +97,15 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
         ("data.resolutions=[]", "must list at least one size"),
         ("data.resolutions=[8]", "none may be under data.bucket 16"),
         ("sample.width=33", "sample.width 33 is not a multiple of 16"),
-        ("optimizer.kind=adamw8bit", "needs a GPU"),
-        ("optimizer.kind=prodigy", "optimizer.lr 0.001: prodigy multiplies the rate"),
+        ("optimizer.kind=adamw8bit", "removed; set aitoolkit.train.optimizer"),
         ("optimizer.restarts=2", "set optimizer.decay, too"),
         ("lora.rank=0", "lora.rank"),
         ("lora.targets=atention", "lora.targets 'atention': neither attention, attention+mlp"),
-        ("lora.targets=(", "'(' is no regular expression"),
-        ("lora.rank_pattern={to_k2: 4}", "'to_k2' is the end of no name among the layers"),
-        ("lora.alpha_pattern={to_k: 0}", "lora.alpha_pattern.to_k: expected greater than 0"),
-        ("train={timesteps: shift, logit_mean: 0.5}", "only train.timesteps sigmoid has them"),
-        ("train.timesteps=weighted", "train.timesteps weighted: only ai-toolkit has it"),
+        ("lora.targets=(", "'(' is not a regular expression"),
+        ("train.timesteps=weighted", "removed; set aitoolkit.train.timestep_type"),
         ("sample.prompts=[{prompt: a, sead: 1}]", "unknown key sample.prompts.0.Prompt.sead"),
         ("sample.prompts=[{prompt: a, width: 40}]", "sample.prompts: width 40 is not a multiple"),
-        ("lora={kind: lokr, dropout: 0.1}", "lokr has no A whose inputs to drop"),
+        ("lora.kind=lokr", "removed; set aitoolkit.network.type"),
         ("data.trigger=null", "contains [trigger], but no trigger word is set; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
     ],
@@ -132,7 +130,16 @@ def test_an_assistant_that_is_a_folder_is_refused_with_the_file_in_it(own: Path)
 
 def test_an_assistant_without_a_lora_is_refused(own: Path) -> None:
     weights = own / "model" / "vae" / "diffusion_pytorch_model.safetensors"
-    assert "not a LoRA" in refusal(own, f"flux.assistant_lora={weights}")
+    assert "is a matrix of a LoRA" in refusal(own, f"flux.assistant_lora={weights}")
+
+
+def test_an_assistant_of_another_model_is_refused(own: Path) -> None:
+    names = ("transformer.layers.0.attention.to_k.lora_A.weight", "lora_te1_x.lora_down.weight")
+    for name in names:
+        file = own / "other.safetensors"
+        save_file({name: np.zeros((4, 8))}, file)
+        message = refusal(own, f"flux.assistant_lora={file}")
+        assert "1 of 1 updates fit no layer of this model, such as" in message
 
 
 def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from diffusers import FluxPipeline, FluxTransformer2DModel
-from peft import LoKrConfig, LoraConfig, get_peft_model_state_dict
+from peft import LoraConfig, get_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from configs.errors import ConfigError
@@ -85,39 +85,68 @@ def test_one_of_several_joined_layers_is_converted_alone(tmp_path: Path) -> None
     assert torch.equal(found[1][1], tensors[f"{layer}.lora_B.weight"])
 
 
-def adapter_file(kind: str, flux: Path, folder: Path) -> Path:
-    """Write an update of a kind that other programs train, with random matrices."""
-    network, layers = transformer(flux / "model"), ["to_q", "proj_mlp"]
+def peft_file(flux: Path, folder: Path, **settings: bool) -> Path:
+    """Write a LoRA of rank 2 with alpha 8, as diffusers saves it, with random matrices."""
+    network = transformer(flux / "model")
     network.add_adapter(
-        LoKrConfig(r=2, alpha=2, target_modules=layers)
-        if kind == "lokr"
-        else LoraConfig(r=2, lora_alpha=2, target_modules=layers, use_dora=True)
+        LoraConfig(r=2, lora_alpha=8, target_modules=["to_q", "proj_mlp"], **settings)
     )
     generator = torch.Generator().manual_seed(0)
-    tensors = {
-        f"transformer.{name}": matrix + 0.1 * torch.randn(matrix.shape, generator=generator)
-        for name, matrix in get_peft_model_state_dict(network, adapter_name="default").items()
-    }
-    save_file(tensors, folder / f"{kind}.safetensors")
-    return folder / f"{kind}.safetensors"
+    for name, parameter in network.named_parameters():
+        if ".lora_" in name:
+            parameter.data += 0.1 * torch.randn(parameter.shape, generator=generator)
+    FluxPipeline.save_lora_weights(
+        folder,
+        transformer_lora_layers=get_peft_model_state_dict(network, adapter_name="default"),
+        transformer_lora_adapter_metadata=network.peft_config["default"].to_dict(),
+    )
+    return folder / "pytorch_lora_weights.safetensors"
 
 
-@pytest.mark.parametrize("kind", ["lora", "dora", "lokr"])
+@pytest.mark.parametrize("kind", ["trained", "scaled", "dora"])
 def test_a_merged_model_computes_what_the_lora_beside_it_does(
     kind: str, trained: RunFolder, flux: Path, tmp_path: Path
 ) -> None:
     file, merged = trained_file(trained), tmp_path / "merged"
-    if kind != "lora":
-        file = adapter_file(kind, flux, tmp_path)
+    if kind != "trained":
+        file = peft_file(flux, tmp_path, use_dora=kind == "dora")
     assert main(["merge", str(flux / "model"), str(file), str(merged)]) == 0
-    beside = transformer(flux / "model")
-    base = output(beside)
-    beside.load_lora_adapter(load_file(file), prefix="transformer", adapter_name="x")
+    beside = FluxPipeline.from_pretrained(flux / "model")
+    base = output(beside.transformer)
+    beside.load_lora_weights(str(file))
     found = output(transformer(merged))
-    assert torch.allclose(found, output(beside), atol=1e-5)
+    assert torch.allclose(found, output(beside.transformer), atol=1e-5)
     assert not torch.allclose(found, base, atol=1e-4)
     pipeline = FluxPipeline.from_pretrained(merged, local_files_only=True)
     assert pipeline.text_encoder_2 is not None
+
+
+def test_the_scale_in_the_metadata_of_diffusers_is_multiplied_into_a_converted_file(
+    flux: Path, tmp_path: Path
+) -> None:
+    file = peft_file(flux, tmp_path)
+    convert(file, tmp_path / "out.safetensors", to="diffusers")
+    layer = "transformer.transformer_blocks.0.attn.to_q.lora_B.weight"
+    before, after = (load_file(each)[layer] for each in (file, tmp_path / "out.safetensors"))
+    assert torch.equal(after, 4 * before)
+    outputs = []
+    for each in (file, tmp_path / "out.safetensors"):
+        pipeline = FluxPipeline.from_pretrained(flux / "model")
+        pipeline.load_lora_weights(str(each))
+        outputs.append(output(pipeline.transformer))
+    assert torch.allclose(*outputs, atol=1e-5)
+    rows = compare(file, tmp_path / "out.safetensors")
+    assert all(row["norm"] == pytest.approx(row["norm_other"]) for row in rows)
+
+
+def test_a_lora_that_fits_no_layer_is_not_merged(real: Path, flux: Path, tmp_path: Path) -> None:
+    """The tiny Flux has no block 3 and no single block 7."""
+    with pytest.raises(ConfigError, match="11 of 11 updates fit no layer of this model"):
+        main(["merge", str(flux / "model"), str(real), str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "x.jpg").write_bytes(b"x")
+    with pytest.raises(ConfigError, match=r"x\.jpg: not a safetensors file"):
+        main(["merge", str(flux / "model"), str(tmp_path / "x.jpg"), str(tmp_path / "out")])
 
 
 def test_norms_and_cosines_are_those_of_the_whole_matrices(
@@ -136,11 +165,7 @@ def test_norms_and_cosines_are_those_of_the_whole_matrices(
     assert "single_transformer_blocks.0.proj_mlp" in capsys.readouterr().out
 
 
-def test_what_cannot_be_converted_is_refused(
-    train_lora: TrainLora, flux: Path, tmp_path: Path
-) -> None:
+def test_what_cannot_be_converted_is_refused(train_lora: TrainLora, tmp_path: Path) -> None:
     run = train_lora("train.steps=1", "lora.targets=all")
     with pytest.raises(ConfigError, match="outside the blocks"):
         convert(trained_file(run), tmp_path / "x", to="kohya")
-    with pytest.raises(ConfigError, match="is of no LoRA of two matrices; merge it"):
-        convert(adapter_file("lokr", flux, tmp_path), tmp_path / "x", to="kohya")

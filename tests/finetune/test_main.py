@@ -10,6 +10,7 @@ from configs.schema import Finetune
 from finetune.__main__ import main
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
+from tests.finetune.aitoolkit_runs import make_toolkit
 from tests.finetune.conftest import TINY, paths
 from tests.real_runs import opened
 
@@ -47,19 +48,20 @@ def test_auto_uses_the_embedded_engine_for_several_gpus(
     assert engine(run, world=2) == "embedded"
 
 
-@pytest.mark.parametrize(("site", "gpus"), [(None, 0), ("/kit", 2)])
+@pytest.mark.parametrize(("has_site", "gpus"), [(False, 0), (True, 2)])
 def test_auto_refuses_keys_of_ai_toolkit_where_it_takes_the_native_engine(
-    site: str | None, gpus: int, flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_site: bool, gpus: int, flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
-    if site:
-        monkeypatch.setenv("AI_TOOLKIT", site)
+    kit = make_toolkit(tmp_path / "kit")
+    if has_site:
+        monkeypatch.setenv("AI_TOOLKIT", str(kit))
     passed = [*paths(flux), "aitoolkit.train.noise_offset=0.1"]
     with pytest.raises(ConfigError, match=r"takes the native engine .* set engine=aitoolkit"):
         open_attempt(TINY, passed, kind="finetune", gpus=gpus)
     assert not (tmp_path / "logs").exists()
-    monkeypatch.setenv("AI_TOOLKIT", "/kit")
+    monkeypatch.setenv("AI_TOOLKIT", str(kit))
     assert open_attempt(TINY, passed, kind="finetune", gpus=1)
 
 
@@ -79,3 +81,8 @@ def test_a_run_of_another_kind_is_refused(
     assert attempt is not None
     assert main([str(attempt.parent.parent)]) == 2
     assert "its kind is pretrain; `python -m finetune` does not run it" in capsys.readouterr().err
+
+
+def test_a_command_of_ditbench_is_not_taken_for_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "data/subject"]) == 2
+    assert "did you mean ditbench check data/subject?" in capsys.readouterr().err

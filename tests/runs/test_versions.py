@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analysis
-from configs.checks.batch import check_ranks
-from configs.errors import ConfigError
 from configs.schema.removed import REMOVED_KEYS, Removed
 from configs.yaml12 import dump_yaml
 from runs.__main__ import main as runs
@@ -59,10 +57,11 @@ def test_a_run_of_an_engine_that_has_gone_is_read_and_not_resumed(tmp_path: Path
     old = RunFolder(tmp_path / "old")
     shutil.copytree(VERSIONS / "v1", old.path)
     old.config_file.write_text(dump_yaml(tree))
-    assert runs(["show", str(old.path), "--key", "lora.kind"]) == 0
-    assert capsys.readouterr().out == "dora\n"
-    with pytest.raises(ConfigError, match=r"lora\.kind dora: only ai-toolkit has it"):
-        check_ranks(old.config(), world=1, engine="embedded")
+    assert runs(["show", str(old.path), "--key", "lora.rank"]) == 2
+    assert "lora.kind: removed; set aitoolkit.network.type" in capsys.readouterr().err
+    assert analysis(["runs", str(old.path), "--json"]) == 0
+    old.config_file.write_text(dump_yaml(tree | {"lora": {"kind": "lora", "dropout": 0.0}}))
+    assert runs(["show", str(old.path), "--key", "lora.rank"]) == 0
 
 
 def test_a_run_of_a_newer_version_is_refused_in_one_line(run: RunFolder, capsys) -> None:

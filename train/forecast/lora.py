@@ -2,7 +2,7 @@
 
 It shares the command and the GPUs of pretraining. The sizes are those of the model's own config, or
 of FLUX.1 if its folder is not here. What a token costs was counted by `benchmarks/lora_step.py`,
-with which tests compare it. Patterns of ranks count as a LoRA of `lora.rank`.
+with which tests compare it.
 """
 
 import json
@@ -102,13 +102,12 @@ class LoraForecast:
     def gib(self) -> dict[str, float]:
         """Return GiB by part and by phase at the largest size, their `peak` and the `total`."""
         config, largest = self._config, max(self._config.data.resolutions)
-        moments = {"adamw8bit": 2, "prodigy": 16}.get(config.optimizer.kind, 8)
         is_averaged = config.train.ema_decay is not None
         kept, at_work = self._activations(largest)
         parts = {
             "base": float(sum(map(self._base_bytes, self._layers)) + self._e * _VAE),
             "lora": 4.0 * self.parameters * (1 + is_averaged),
-            "optimizer": float(moments * self.parameters),
+            "optimizer": 8.0 * self.parameters,
         }
         gradients, held = 4.0 * self.parameters, sum(parts.values())
         # Kept activations go as gradients come: the most is at either end of the backward pass.

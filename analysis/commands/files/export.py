@@ -11,7 +11,8 @@ from analysis.measure.loss import Compared
 from analysis.measure.loss_curve import NO_TRAINING
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
-from analysis.study.cells_table import cell_rows, display_cell
+from analysis.study.cells_table import cell_rows
+from analysis.table import for_people
 from analysis.wandb_export import is_unfinished, send, tracked
 from configs.disk import replacing
 from configs.errors import Unreadable
@@ -37,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         logs = read_logs(args.paths)
         trained = [r for r in started_runs(logs) if (r.config or {}).get("kind") not in NO_TRAINING]
         verdicts = (
-            [display_cell(row) for row in cell_rows(trained, compared=Compared())]
+            [for_people(row, judged="speed") for row in cell_rows(trained, compared=Compared())]
             if len(trained) > 1
             else []
         )

@@ -151,7 +151,7 @@ def _uncertain(rows: Rows, axis: str, known: Format) -> dict[str, str]:
 
 def _with_sides(rows: Rows, sides: Sequence[Inferred], found: Found, *, axis: str) -> Rows:
     """Return rows with those of the lines beside them, each at the step that it belongs to."""
-    parts = [rows]
+    parts, of = [rows], [np.arange(len(rows))]
     has_loss = "loss" in rows
     marks = np.zeros(len(rows))
     for side in sides:
@@ -175,9 +175,13 @@ def _with_sides(rows: Rows, sides: Sequence[Inferred], found: Found, *, axis: st
         columns = {name: other[name] for name in kept} | {"step": step}
         columns |= {n: rows[n][at] for n in ("place", "end", "line") if n not in columns}
         parts.append(Rows(columns).take(inside))
+        of.append(at[inside])
     if marks.any() and axis == "step":
         parts[0] = rows.replace(evaluated=np.cumsum(marks))
     whole = join(parts)
+    if "loss" not in whole and len(rows):
+        # Nothing tells the rows of a training apart from those beside: each record is one.
+        return whole.merged(np.concatenate(of))
     order = np.argsort(whole["place"], kind="stable")
     return whole.take(order)
 

@@ -16,24 +16,32 @@ from analysis.read.text.infer import Inferred, alone, infer
 from analysis.read.text.judge import Judged, judge
 from analysis.read.text.patterns import Format
 from analysis.read.text.pieces import Piece, pieces, sample
-from analysis.read.text.scan import scan
+from analysis.read.text.scan import Found, scan
 from analysis.read.text.teach import propose
 
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
 MOST_SIDES = 12
+# A line with one of these alone in its log is a configuration.
+_CONFIG = re.compile(
+    r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
+    r"|momentum|weight_?decay|batch_?size|hidden|layers|gamma|scheduler|optim|max_|n_|num_))"
+)
+BESIDE = 0.6
+LEAST_OPENING = 12
 TRIED = 3
 
 
 def read_text(path: Path, *, name: str, own: tuple[Format, ...] = ()) -> list[RunLog]:
     """Return the runs in a text file by the best candidate; a user's `own` is the only one."""
     remarks: tuple[str, ...] = ()
+    some = sample(path)
     if own:
         found = [Candidate(key="own", format=own[0])]
     else:
-        found, remarks = candidates(sample(path))
+        found, remarks = candidates(some)
     for candidate in found[:TRIED]:
-        logs = _read(path, candidate, name=name)
+        logs = _read(path, candidate, name=name, openings=_openings(some, candidate))
         if logs:
             told = (f"{logs[0].name}: {remark}" for remark in remarks)
             return [replace(logs[0], remarks=(*told, *logs[0].remarks)), *logs[1:]]
@@ -48,7 +56,9 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
     tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
     for main in inferred:
         # One line is enough if it names a step and a loss: a training that has just begun.
-        if main.has_axis and (len(main.kind.rows) > 1 or (main.has_loss and main.axis == "step")):
+        own = {numbered[line] for line in main.kind.lines}
+        is_first = main.has_loss and main.axis == "step" and not any(map(_CONFIG.search, own))
+        if main.has_axis and (len(own) > 1 or is_first):
             stages = _stages(main, inferred)
             sides = _sides(main, [other for other in inferred if other not in stages])
             tried.append(
@@ -63,6 +73,9 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
         if placed is not None:
             matched = sum(found.matched.get(key, 0) for key, _ in one.formats)
             verdict = judge(one.key, one.format, placed, matched=matched, numbered=len(numbered))
+            if verdict.score and any(side.has_loss for side in one.sides):
+                # A loss in the line of its step is the whole; one in a line beside may be a part.
+                verdict = replace(verdict, score=max(verdict.score - BESIDE, 0.1))
             judged.append((verdict, replace(one, heads=found.heads(key for key, _ in one.formats))))
     judged = sorted((pair for pair in judged if pair[0].score > 0), key=lambda pair: -pair[0].score)
     return [one for _, one in judged], _disagreement(judged)
@@ -125,8 +138,35 @@ def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
     return tuple(found[:MOST_SIDES])
 
 
-def _read(path: Path, candidate: Candidate, *, name: str) -> list[RunLog]:
-    found = scan(pieces(path), candidate.formats, heads=candidate.heads)
+def _openings(some: Sequence[Piece], candidate: Candidate) -> tuple[bytes, ...]:
+    """Return parts of up to three lines that stand once before the first record of a log."""
+    found = scan(some[:1], candidate.formats).rows(candidate.key)
+    if found is None:
+        return ()
+    head = some[0].text[: int(found["place"].min())]
+    parts = (max(re.split(rb"\d+", line), key=len).strip() for line in head.split(b"\n"))
+    once = (part for part in parts if len(part) >= LEAST_OPENING and head.count(part) == 1)
+    return tuple(dict.fromkeys(once))[:3]
+
+
+def _sessions(found: Found, runs: Sequence[RunLog]) -> list[str]:
+    """Return a remark if the lines before the first record return more often than the runs begin.
+
+    A resume that goes on where the last session ended has no falling step.
+    """
+    counts = set(found.openings.values())
+    shown = sum(log.attempts for log in runs)
+    again = min(counts, default=0)
+    steps = sum(map(len, runs))
+    if len(counts) != 1 or again <= shown or (2 * again > steps and steps >= again):
+        return []
+    return [f"its opening lines stand in it {again} times: it may be {again} sessions"]
+
+
+def _read(
+    path: Path, candidate: Candidate, *, name: str, openings: tuple[bytes, ...] = ()
+) -> list[RunLog]:
+    found = scan(pieces(path), candidate.formats, heads=candidate.heads, openings=openings)
     placed = placed_rows(candidate, found)
     if placed is None or not len(placed.rows):
         return []
@@ -138,7 +178,7 @@ def _read(path: Path, candidate: Candidate, *, name: str) -> list[RunLog]:
         events = (*events_of(rows), *logs[0].events) if rows is not None else logs[0].events
         evaluations = placed.evaluations
         logs = [replace(logs[0], facts=facts_of(path), events=events, evaluations=evaluations)]
-    remarks = list(placed.remarks)
+    remarks = [*placed.remarks, *_sessions(found, logs)]
     if placed.axis != "step":
         what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
         remarks.append(f"the axis counts {what}")

@@ -6,7 +6,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from analysis.read.text.values import STAMP
-from analysis.read.vocabulary import ALIASES, column_of, is_evaluation, key_of, meaning
+from analysis.read.vocabulary import (
+    ALIASES,
+    column_of,
+    is_evaluation,
+    is_known,
+    key_of,
+    meaning,
+)
 
 LONGEST_LINE, MOST_FIELDS, MOST_KINDS = 2000, 60, 40
 _NUMBER = (
@@ -28,9 +35,26 @@ _VALUE = re.compile(
 _ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - |\. |->|=>|[^\x20-\x7e]+")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
+_SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
 # Words between a name and its value: `loss so far is 5`.
 _LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
-_NOISE = frozenset(["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in"])
+_NOISE = frozenset(
+    ["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in", "of", "with",
+     "and", "has"]
+)  # fmt: skip
+# A count with such a word is of something else: the best epoch, the number of epochs.
+_OTHER_COUNT = frozenset(
+    ["best", "num", "number", "n", "max", "maximum", "per", "every", "remaining", "start", "end",
+     "from", "warmup", "next", "resume", "resuming", "patience"]
+)  # fmt: skip
+# The loss that a sentence names before the epoch: `Loss at epoch 5 is 0.3`.
+_LOSS_AT = re.compile(
+    r"((?:[A-Za-z]+[ _])?loss) +(?:at|of|in|for|after|on)(?: the)?(?: end of)?(?: [A-Za-z]+)? *$",
+    re.IGNORECASE,
+)
+_SAYS = re.compile(r"[ \t]*(?:is|was|=|:|->)[ \t]*")
+_COUNTED = re.compile(r" (epochs?|steps?|iterations?)\b")
+_AXES = frozenset(["epoch", "epochs", "step", "steps", "iteration", "iterations", "iters"])
 _MODIFIERS = frozenset(
     ["train", "training", "avg", "average", "mean", "total", "current", "batch", "epoch", "running",
      "global", "overall", "step", "last"]
@@ -89,7 +113,7 @@ def fields_of(line: str) -> tuple[list[Field], str | None]:
     `[VAL] step 5 loss 2` and `Train: loss 3 | Val: loss 2`: a phase is that of all values up to
     the next one.
     """
-    found, last, phase, head = list[Field](), 0, "", None
+    found, last, phase, head, told = list[Field](), 0, "", None, ""
     for match in _VALUE.finditer(line[:LONGEST_LINE]):
         gap, last = line[last : match.start()], match.end()
         if match["stamp"]:
@@ -103,8 +127,19 @@ def fields_of(line: str) -> tuple[list[Field], str | None]:
             start = word.start()
             head = word[0] if not found else head
         unit = unit or (match["unit"] or "")
-        if not name and key_of(unit) in ("steps", "step", "iterations", "iters", "epochs"):
+        if key_of(unit) in _AXES and (not name or name.split()[-1].lower() in _NOISE):
             name, unit = unit.strip(), ""
+        if re.search(r"(?i:after)$", name) and (word := _COUNTED.match(line, last)):
+            name, last = word[1], word.end()
+        if not name and told and _SAYS.fullmatch(gap):
+            name = told
+        sentence = _LOSS_AT.search(gap.rstrip(_SIGNS))
+        told = sentence[1] if sentence and key_of(name) in _AXES else ""
+        if gap.endswith("#") or _SOURCE.search(name):
+            # The number of an output or of a source line.
+            word = _QUALIFIER.match(name)
+            phase = phase if word is None else "" if word[1] else word[0].lower()
+            continue
         if phase and not is_evaluation(name) and _takes_phase(name):
             name = f"{phase} {name}"
         found.append(
@@ -138,9 +173,11 @@ def _named(gap: str) -> tuple[str, str, int]:
         kept = kept[1:]
     for first in range(len(kept)):
         rest, before = " ".join(kept[first:]), [word.lower() for word in kept[:first]]
-        known = column_of(rest) != rest and key_of(rest) != "time"
-        if known and not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):
-            kept = kept[first:] if not set(before) & _MODIFIERS else kept
+        is_sentence = bool(before) and before[-1] in _NOISE
+        if not is_known(rest) or (_OTHER_COUNT & set(before) and not is_sentence):
+            continue
+        if is_sentence or not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):
+            kept = kept[first:] if is_sentence or not set(before) & _MODIFIERS else kept
             break
     name = " ".join(kept) if kept and re.search(r"[A-Za-z]", " ".join(kept)) else ""
     if not name:

@@ -16,7 +16,15 @@ from analysis.read.vocabulary import (
     meaning,
     preference,
 )
+from analysis.stats.intervals import Floats
 
+# What is counted over trainings, or beside them, and not within one.
+_NO_EPOCH = re.compile(
+    r"fold|run|trial|seed|exp|client|worker|rank|gpu|stage|phase|task|net|layer|model"
+)
+MOST_COUNTS = 6
+# Beside losses, a value with such a name is their sum.
+_WHOLE = frozenset(["total", "sum", "overall"])
 _NUMBER = rb"[-+]?[\d.][\d.,]*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Inf)\w*"
 _CLOCK = rb"(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
 _WORDS_OF_STEP = frozenset(
@@ -69,10 +77,13 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
     """Return the fields that may count steps, preferred ones first."""
     ranked = []
     before = ""
+    nested = nested_counts(kind, dialect)
     for place, one in enumerate(kind.fields):
         column, key = _meaning(one, dialect)[0], key_of(one.name)
-        if one.unit.strip() == "%" or not one.is_count:
+        if one.unit.strip() == "%" or not one.is_count or place in nested.values():
             pass
+        elif place in nested and not one.name:
+            ranked.append((55, place))
         elif column == "step":
             ranked.append((preference(one.name), place))
         elif one.is_count and (key in _WORDS_OF_STEP or column == "batch"):
@@ -89,6 +100,39 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
             ranked.append((60, place))
         before = column
     return [place for _, place in sorted(ranked)][:3]
+
+
+def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[int, int]:
+    """Return, by the counts that begin again when another rises by one, the other ones.
+
+    So an epoch is known that is named otherwise: `iteration:3 step:20/500`.
+    """
+    if any(_meaning(one, dialect)[0] == "epoch" for one in kind.fields):
+        return {}
+    counts = [
+        place for place, one in enumerate(kind.fields)
+        if one.is_count and place not in kind.optional and one.unit.strip() != "%"
+        and _meaning(one, dialect)[0] in ("", "step", "batch", key_of(one.name).replace(" ", "_"))
+    ][:MOST_COUNTS]  # fmt: skip
+    rows = [row for row in kind.rows if len(row) == len(kind.fields)]
+    table = {place: numbers([row[place].text.encode() for row in rows]) for place in counts}
+    found = {}
+    for inner in counts:
+        for outer in counts:
+            is_other = outer == inner or _NO_EPOCH.search(key_of(kind.fields[outer].name))
+            if not is_other and _begins_again(table[inner], table[outer]):
+                found[inner] = outer
+    return {inner: outer for inner, outer in found.items() if inner not in found.values()}
+
+
+def _begins_again(inner: Floats, outer: Floats) -> bool:
+    """Whether a count falls where another rises by one, and nowhere else."""
+    rises, falls = np.diff(outer), np.diff(inner) < 0
+    changed = rises != 0
+    if not changed.any() or len(np.unique(inner)) < 2 or 3 * changed.sum() > 2 * len(rises):
+        return False
+    is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
+    return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
 
 
 def _counts_samples(kind: Kind, place: int) -> bool:
@@ -149,9 +193,10 @@ def _columns(
             for place in found
             if is_loss(kind.fields[place].name) and not is_evaluation(kind.fields[place].name)
         ]
+        whole = [place for place in found if key_of(kind.fields[place].name) in _WHOLE]
         if others:
-            found[others[0]] = ("loss", 1.0)
-        if len(others) > 1:
+            found[(whole or others)[0]] = ("loss", 1.0)
+        if len(others) > 1 and not whole:
             names = [kind.fields[place].name for place in others[:4]]
             doubt = (
                 f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
@@ -172,6 +217,9 @@ def _inferred(
         _meaning(one, dialect)[0] in ("epoch", "images") for one in kind.fields
     )
     columns, doubt = _columns(kind, dialect, is_whole=has_axis or is_alone)
+    outer = nested_counts(kind, dialect).get(step) if step is not None else None
+    if outer is not None:
+        columns[outer] = ("epoch", 1.0)
     groups: dict[str, tuple[str, float]] = {}
     parts = []
     for place, one in enumerate(kind.fields):

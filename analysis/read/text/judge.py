@@ -7,7 +7,7 @@ import numpy as np
 from analysis.read.assemble import Placed
 from analysis.read.columns import Rows
 from analysis.read.text.patterns import Format
-from analysis.read.vocabulary import is_evaluation
+from analysis.read.vocabulary import is_evaluation, is_result
 
 FEWEST_STEPS = 3
 # The score of a format that no other log's lines can have.
@@ -48,7 +48,7 @@ def _score(rows: Rows, axis: str, *, share: float) -> tuple[float, str]:
     has_loss = losses >= LEAST_LOSSES
     is_evaluated = any(is_evaluation(name) for name in rows.columns)
     has_total = any((~np.isnan(rows[name])).any() for name in ("of", "group", "epochs"))
-    is_measured = any(
+    is_measured = any(is_result(name) for name in rows.columns) or any(
         name in rows for name in ("images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
                                   "duration_s", "elapsed_s", "train_s", "lr")
     )  # fmt: skip

@@ -23,6 +23,7 @@ LONGEST_LINE = 1 << 20
 # What is looked at to find out how a file is to be read: its beginning, and parts of the rest.
 SAMPLE, HEAD, PARTS = 1 << 18, 1 << 17, 8
 LARGEST_UTF16 = 1 << 28
+WIDE = 1 << 12
 MOST_BYTES = 1 << 33
 COMMON_CODES = 12
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
@@ -54,8 +55,19 @@ def open_bytes(path: Path) -> IO[bytes]:
         if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             data = start + file.read(LARGEST_UTF16)
             return io.BytesIO(data.decode("utf-16", "replace").encode("utf-8", "replace"))
+        if _is_wide(start + file.read(WIDE - 2)):
+            file.seek(0)
+            return io.BytesIO(file.read(LARGEST_UTF16).replace(b"\0", b""))
     packed = start == b"\x1f\x8b"
     return io.BufferedReader(_Unpacked(path), PIECE) if packed else open_regular(path)
+
+
+def _is_wide(start: bytes) -> bool:
+    """Whether a text begins as UTF-16 without a mark, perhaps after lines of one byte each."""
+    letters = start.replace(b"\0", b"")
+    share = 1 - len(letters) / max(len(start), 1)
+    plain = letters.translate(None, bytes(range(32, 127)) + b"\t\r\n\x1b")
+    return 0.3 < share < 0.52 and len(plain) <= len(letters) // 100 and b"\0\0" not in start
 
 
 class _Unpacked(gzip.GzipFile):
@@ -106,12 +118,12 @@ def sample(path: Path) -> list[Piece]:
     """Return a small file whole; the beginning and evenly spaced parts of a large one."""
     with open_bytes(path) as file:
         data = file.read(SAMPLE)
-        size = path.stat().st_size
         if len(data) < SAMPLE:
             return [_piece(data, 1, 0)]
         found = [_piece(data[: data.rfind(b"\n", 0, HEAD) + 1 or HEAD], 1, 0)]
         if isinstance(file, io.BufferedReader) and isinstance(file.raw, _Unpacked):
             return [*found, _piece(data[HEAD:], 1, HEAD)]
+        size = file.seek(0, io.SEEK_END)
         for number in range(PARTS):
             at = HEAD + (size - HEAD) * number // PARTS
             file.seek(at)

@@ -35,6 +35,7 @@ class Found:
     matched: dict[str, int] = field(default_factory=dict)
     epoch_places: list[Ints] = field(default_factory=list)
     epochs: list[Floats] = field(default_factory=list)
+    openings: dict[bytes, int] = field(default_factory=dict)
 
     def heads(self, keys: Iterable[str]) -> frozenset[str]:
         """Return what stands before the rows of some formats: ranks, times."""
@@ -60,12 +61,18 @@ def scan(
     formats: Sequence[tuple[str, Format]],
     *,
     heads: frozenset[str] = frozenset(["rank", "time"]),
+    openings: Sequence[bytes] = (),
 ) -> Found:
-    """Return the rows of formats under their keys, with what `heads` name before them."""
+    """Return the rows of formats under their keys, with what `heads` name before them.
+
+    `openings` are texts to count.
+    """
     found = Found()
     for piece in pieces:
         text = b"\n" + piece.text
         found.lines += piece.text.count(b"\n") + (piece.text[-1:] != b"\n")
+        for part in openings:
+            found.openings[part] = found.openings.get(part, 0) + text.count(part)
         if b"poch" in text or b"POCH" in text:
             named = list(_EPOCH.finditer(text))
             found.epoch_places.append(np.array([m.start() + piece.offset for m in named], int))
@@ -119,6 +126,9 @@ def last_drawings(rows: Rows, of: Ints | None = None) -> Rows:
     """
     differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["group"]) != 0)
     differs |= np.diff(rows["epoch"]) > 0
+    if len(rows) > 2 and (rows["step"] == rows["group"]).all():
+        # Only last drawings: with a line between them, each is another bar's.
+        differs |= np.diff(rows["line"]) > 1
     if of is not None and len(np.unique(rows["step"])) == 1:
         differs |= np.diff(of) != 0
     if "bar_s" in rows:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.text.fields import Field, Kind
+from analysis.read.text.infer import nested_counts
 from analysis.read.text.judge import regularity
 from analysis.read.text.values import STAMP, number
 from analysis.read.vocabulary import is_evaluation, is_loss, meaning
@@ -57,7 +58,10 @@ def _values(kind: Kind, place: int) -> Floats:
 
 
 def _rising(kind: Kind) -> int | None:
-    """Return the first count of a kind that rises by a constant in most of its lines."""
+    """Return the count that begins again with another, else the first that rises by a constant."""
+    inner = next(iter(nested_counts(kind, None)), None)
+    if inner is not None:
+        return inner
     for place, one in enumerate(kind.fields):
         if not one.is_count or place in kind.optional:
             continue
@@ -94,12 +98,16 @@ def _loss(kind: Kind, step: int) -> int | None:
 
 def _pattern(kind: Kind, step: int) -> str:
     loss = _loss(kind, step)
-    chosen: list[tuple[int, str]] = [(step, r"(?P<step>\d+)")]
+    outer = nested_counts(kind, None).get(step)
+    is_epoch = "epoch" in meaning(kind.fields[step].name, "")[0].removesuffix("s").split("_")
+    chosen: list[tuple[int, str]] = [(step, rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)")]
+    if outer is not None and not is_epoch:
+        chosen.append((outer, r"(?P<epoch>\d+)"))
     if loss is not None:
         chosen.append((loss, rf"(?P<loss>{_DECIMAL})"))
     for place, one in enumerate(kind.fields):
         column = meaning(one.name, one.unit)[0]
-        if place in (step, loss) or column not in ("step_s", "duration_s", "elapsed_s"):
+        if place in (step, loss, outer) or column not in ("step_s", "duration_s", "elapsed_s"):
             continue
         if one.form == "number" and one.unit.strip() in ("ms", "s", "sec", "seconds"):
             unit = "ms" if one.unit.strip() == "ms" else "s"

@@ -1,7 +1,6 @@
-"""`cells --ablation` finds planted effects and interactions from pairs, and doubts odd cells."""
+"""`cells --ablation` finds planted effects and interactions from pairs."""
 
 import json
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -10,7 +9,7 @@ from analysis.__main__ import main
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
-def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, SyntheticRun]:
+def grid() -> dict[str, SyntheticRun]:
     """compile +70 %, and bf16 +50 %, which is half as much on top of compile; batch has none."""
     runs = {}
     for number, (compiled, precision, batch) in enumerate(
@@ -18,8 +17,6 @@ def grid(*, glitch: bool = False, oom: bool = False) -> dict[str, SyntheticRun]:
     ):
         factor = (1.7 if compiled == "true" else 1) * (1.5 if precision == "bf16" else 1)
         factor *= 1.25 / 1.5 if (compiled, precision) == ("true", "bf16") else 1
-        if glitch and (compiled, precision, batch) == ("true", "fp32", 256):
-            factor *= 1.55
         runs[f"cell{number:02d}"] = SyntheticRun(
             seed=number,
             intervals=60,
@@ -61,7 +58,7 @@ def test_an_optimizer_is_a_factor_and_its_rate_is_none(ablation):
     }
     found = by_factor(ablation(runs)[1])
     assert found.keys() == {"optimizer.kind"}
-    assert found["optimizer.kind"]["percent"] == pytest.approx(-25, abs=1)
+    assert found["optimizer.kind"]["ratio"] == pytest.approx(0.75, abs=0.01)
 
 
 def test_main_effects_are_those_planted(ablation):
@@ -69,12 +66,12 @@ def test_main_effects_are_those_planted(ablation):
     found = by_factor(answer)
     assert code == 0
     assert found["train.compile"]["pairs"] == 6
-    assert found["train.compile"]["percent"] == pytest.approx(55.2, abs=2)
+    assert found["train.compile"]["ratio"] == pytest.approx(1.552, abs=0.02)
     assert found["train.compile"]["low"] < 1.552 < found["train.compile"]["high"]
     assert found["train.compile"]["word"] == "faster"
     assert found["train.global_batch"]["word"] == "same"
     assert found["train.compile"]["comparisons"] >= 5
-    assert found["train.global_batch"]["percent"] == pytest.approx(0, abs=1)
+    assert found["train.global_batch"]["ratio"] == pytest.approx(1, abs=0.01)
 
 
 def test_an_interaction_is_the_ratio_of_the_effects(ablation):
@@ -84,7 +81,7 @@ def test_an_interaction_is_the_ratio_of_the_effects(ablation):
         if (i["factor"], i["by"]) == ("train.compile", "train.precision")
     ]  # fmt: skip
     assert (found["from"], found["to"]) == ("fp32", "bf16")
-    assert found["percent"] == pytest.approx(100 * (1.25 / 1.5 - 1), abs=3)
+    assert found["ratio"] == pytest.approx(1.25 / 1.5, abs=0.03)
 
 
 def test_an_interaction_of_two_levels_each_is_told_once(ablation):
@@ -93,26 +90,10 @@ def test_an_interaction_of_two_levels_each_is_told_once(ablation):
     assert pairs.count({"train.compile", "train.precision"}) == 1
 
 
-def test_a_cell_unlike_its_siblings_is_flagged_and_its_influence_told(ablation):
-    runs = {name: truth for name, truth in grid(glitch=True).items()
-            if "train.precision=fp32" in truth.overrides}  # fmt: skip
-    runs |= {f"{name}w": replace(truth, overrides=(*truth.overrides, "data.workers=4"))
-             for name, truth in runs.items() if truth.global_batch < 256}  # fmt: skip
-    _, answer, err = ablation(runs)
-    found = by_factor(answer)["train.compile"]
-    assert found["percent"] > 80
-    assert found["median_percent"] == pytest.approx(70, abs=2)
-    assert found["unlike"]
-    assert "unlike its siblings" in err
-    assert abs(found["influence_percent"]) > 5
-
-
-def test_out_of_memory_is_censored_and_not_missing(ablation):
+def test_a_cell_that_ran_out_of_memory_is_in_no_pair(ablation):
     _, answer, _ = ablation(grid(), failed="cell02")
     found = by_factor(answer)["train.compile"]
     assert found["pairs"] == 5
-    assert found["out_of_memory_from"] == 1
-    assert "out_of_memory_to" not in found
 
 
 def test_factors_that_vary_in_step_are_one(ablation):
@@ -154,4 +135,4 @@ def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablatio
     found = by_factor(answer)
     assert found.keys() == {"layout.shard", "train.precision"}
     assert found["layout.shard"]["pairs"] == 2
-    assert found["layout.shard"]["percent"] == pytest.approx(-50, abs=3)
+    assert found["layout.shard"]["ratio"] == pytest.approx(0.5, abs=0.03)

@@ -8,16 +8,6 @@ from analysis.__main__ import main
 from analysis.audit.claims import parse_value
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
-STUDY_B = """The A100 is about 1.8x faster.
-
-| GPU | Steps | Runtime | Steps per second |
-|---|---|---|---|
-| A100 | 500 | 1013 s | 0.4936 |
-| A100 | 2000 | 5236 s | 0.3820 |
-| A40 | 500 | 1744 s | 0.2866 |
-| A40 | 2000 | 9017 s | 0.2218 |
-"""
-
 
 @pytest.fixture
 def audit(tmp_path, capsys):
@@ -80,27 +70,6 @@ def test_a_claim_about_a_missing_run_is_undecidable(audit):
     assert "no such file" in found["why"]
 
 
-def test_the_table_of_study_b_mixes_two_clocks(audit):
-    code, found = audit(STUDY_B, name="table.md")
-    rates, clocks, speedups = found[:4], found[4:6], found[6:]
-    assert code == 1
-    assert [one["verdict"] for one in rates] == ["agrees"] * 4
-    assert all("two clocks" in one["why"] for one in clocks)
-    assert [one["verdict"] for one in speedups] == ["disagrees"] * 2
-    assert speedups[0]["recomputed"] == pytest.approx(1.72, abs=0.005)
-
-
-def test_a_table_on_one_clock_passes(audit):
-    table = """Twice as fast: 2.0x.
-| device | iterations | time |
-|---|---|---|
-| a | 100 | 1:40 |
-| b | 100 | 200 s |
-"""
-    code, [found] = audit(table, name="t.md")
-    assert (code, found["verdict"], found["recomputed"]) == (0, "agrees", 2.0)
-
-
 @pytest.mark.parametrize(
     ("text", "value", "half"),
     [("1.8x", 1.8, 0.05), ("17 %", 1.17, 0.005), ("1,710", 1710, 0.5), ("1e-4", 1e-4, 5e-5)],
@@ -120,9 +89,3 @@ def test_a_file_that_holds_no_claims_is_misuse(text, tmp_path, capsys):
     (tmp_path / "claims.yaml").write_text(text)
     assert main(["audit", str(tmp_path / "claims.yaml")]) == 2
     assert capsys.readouterr().err.startswith("analysis audit: ")
-
-
-def test_markdown_without_a_table_is_misuse(tmp_path, capsys):
-    (tmp_path / "x.md").write_text("| a | b |\n|---|---|\n| 1 | 2 |\n")
-    assert main(["audit", str(tmp_path / "x.md")]) == 2
-    assert "no table" in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_energy_is_the_increase_of_the_counters_of_all_gpus(cost):
     assert row["energy_by"] == "NVML counter"
     assert row["energy_share"] == pytest.approx(1, abs=0.02)
     assert row["kwh_per_million_images"] == pytest.approx(KWH / (2000 * 64) * 1e6, rel=0.01)
-    assert not {"co2_kg", "slurm_kwh", "kwh_to_target"} & row.keys()
+    assert not {"co2_kg", "slurm_kwh"} & row.keys()
     assert "cover" not in err
 
 
@@ -142,35 +142,6 @@ def test_carbon_needs_a_factor_and_is_no_price(cost):
     assert found["a"]["co2_kg"] == pytest.approx(KWH * 0.4, rel=0.01)
     assert "money" not in found["a"]
     assert err.count("no rate") == 0
-
-
-def test_energy_to_a_target_ends_when_it_is_reached(cost):
-    # The loss is 0.25 at step 5100, of 8000.
-    truth = replace(POWERED, intervals=800, loss_noise=1e-6)
-    found, _ = cost(None, "--target", "loss<=0.25", a=truth)
-    row = found["a"]
-    share = (20 + 20 * (16**2 - 1) / 4) / (20 + 2000)
-    assert row["kwh_to_target"] / row["energy_kwh"] == pytest.approx(share, rel=0.02)
-    never, _ = cost(None, "--target", "loss<=0.01", b=POWERED)
-    assert "kwh_to_target" not in never["b"]
-
-
-def test_energy_to_a_target_is_counted_within_a_row_of_every_gpu(cost):
-    # The loss is 0.4 at step 300, after 20 s of set-up and 75 s of training.
-    truth = replace(POWERED, cv=1e-9, loss_noise=1e-9)
-    found, _ = cost(None, "--target", "loss<=0.4", a=truth)
-    assert found["a"]["kwh_to_target"] == pytest.approx(2 * 360 * 95 / 3.6e6, rel=0.02)
-
-
-def test_a_run_without_the_metric_of_the_target_is_named_and_the_others_count(tmp_path, capsys):
-    with_it, without = (generate_run(tmp_path / name, POWERED) for name in "ab")
-    records = (without / "metrics.jsonl").read_text()
-    (without / "metrics.jsonl").write_text(records.replace('"loss"', '"mse"'))
-    flags = ("--target", "loss<=0.4")
-    (a, b), err = rows_of(with_it, without, capsys=capsys, flags=flags)
-    assert a["kwh_to_target"] > 0
-    assert "kwh_to_target" not in b
-    assert f"no energy to the target: {without}: records no loss" in err
 
 
 def test_slurms_own_count_stands_beside_if_every_attempt_has_it(tmp_path, capsys):

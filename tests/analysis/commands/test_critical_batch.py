@@ -49,6 +49,18 @@ def test_the_interval_of_batches_run_once_covers_it(batches):
     assert 0.91 <= covered / trials <= 0.99
 
 
+@pytest.mark.parametrize(("exponent", "most"), [(0.7, 0.15), (1.4, 0.05)])
+def test_samples_that_rise_along_no_line_are_refused(exponent, most):
+    rng, trials = np.random.default_rng(0), 100
+    sizes = 32 * 2 ** np.arange(5)
+    answered = 0
+    for _ in range(trials):
+        samples = E_MIN * (1 + (sizes[:, None] / 200) ** exponent)
+        each = samples * (1 + 0.03 * rng.standard_normal((5, 2)))
+        answered += fit_critical_batch(dict(zip(sizes.tolist(), each, strict=True))).is_line
+    assert answered <= most * trials
+
+
 def test_runs_to_a_target_give_what_was_planted(tmp_path, capsys):
     for batch in (64, 256):
         for seed in range(3):

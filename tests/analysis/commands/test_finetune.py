@@ -12,10 +12,10 @@ from PIL.PngImagePlugin import PngInfo
 
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
-from analysis.measure.finetune import finetune_rows, image_rows, seconds_per_image, speedup_rows
 from analysis.measure.speed import group_arms, measure_rates
 from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
+from analysis.study.cells import seconds_per_image
 from configs.load import resolve, to_tree
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
@@ -61,84 +61,21 @@ def grid_of_runs(tmp_path: Path) -> list[str]:
     ]
 
 
-def test_rates_and_phases_stand_by_device_and_steps_on_one_clock(grid_of_runs: list[str]) -> None:
-    rows = finetune_rows(read_logs(grid_of_runs))
-    assert [(row["device"], row["steps"]) for row in rows] == [
-        (A100, 500), (A100, 2000), (A40, 500), (A40, 2000),
-    ]  # fmt: skip
-    assert {row["clock"] for row in rows} == {"train"}
-    for row in rows:
-        assert row["low"] < row["steps_per_s"] < row["high"]
-        assert row["setup_s"] == pytest.approx(20)
-        assert row["train_s"] + row["data_s"] == pytest.approx(
-            row["steps"] / row["steps_per_s"], rel=0.03
-        )
-
-
-def test_a_speedup_is_of_devices_at_equal_steps_alone(grid_of_runs: list[str]) -> None:
-    rows = speedup_rows(read_logs(grid_of_runs))
-    assert [row["steps"] for row in rows] == [500, 2000]
-    for row in rows:
-        assert row["base"].startswith(A100)
-        assert row["against"].startswith(A40)
-        assert row["ratio"] == pytest.approx(0.56, rel=0.01)
-        assert row["word"] == "different"
-        assert "gpu" in row["of"]
-
-
-def test_repeats_are_pooled_in_a_speedup(tmp_path: Path) -> None:
-    rates = {A100: (0.5, 0.49, 0.51), A40: (0.28, 0.285, 0.275)}
-    folders = [
-        tuned(tmp_path / f"{gpu[7:11]}-{n}", gpu=gpu, steps=500, steps_per_s=rate)
-        for gpu, repeats in rates.items()
-        for n, rate in enumerate(repeats)
-    ]
-    (row,) = speedup_rows(read_logs(list(map(str, folders))))
-    assert row["word"] == "slower"
-    assert row["base"].endswith("(+2 alike)")
-    assert row["low"] < 0.56 < row["high"]
-
-
-def test_the_command_prints_the_tables(
+def test_cells_of_fine_tunings_stand_by_device_and_steps(
     grid_of_runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["runs", "--finetune", *grid_of_runs]) == 0
-    runs, speedups = capsys.readouterr().out.strip().split("\n\n")
-    assert runs.count("NVIDIA") == 4
-    assert speedups.count("different") == 2
-    assert main(["runs", "--finetune", *grid_of_runs, "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["speedups"]) == 2
-
-
-def test_the_command_says_that_nothing_was_fine_tuned(tmp_path: Path) -> None:
-    run = str(generate_run(tmp_path / "run", SyntheticRun(intervals=20)))
-    assert main(["runs", "--finetune", run]) == 1
+    assert main(["cells", *grid_of_runs, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["cells"]
+    assert [(row["gpu"], row["train.steps"]) for row in rows] == [
+        (A100, "500"), (A100, "2000"), (A40, "500"), (A40, "2000"),
+    ]  # fmt: skip
+    assert rows[2]["ratio"] == pytest.approx(0.56, rel=0.01)
+    assert rows[2]["word"] == "different"
 
 
 def evaluated(folder: Path, gain: float) -> None:
     found = {"loss": 2 - gain, "gain": gain, "gain_95": 0.05}
     append(folder, {"step": 500} | {f"validation_{name}": value for name, value in found.items()})
-
-
-def test_the_report_leads_with_what_was_learned_and_what_all_runs_share(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folders = []
-    for steps in (300, 150):
-        folder = tuned(tmp_path / f"run-{steps}", gpu=A40, steps=steps, steps_per_s=1)
-        evaluated(folder, steps / 1000)
-        folders.append(str(folder))
-    out = tmp_path / "report.html"
-    assert main(["report", *folders, "--out", str(out)]) == 0
-    sections = re.findall(
-        r'<section id="(?:finetune|verdicts)".*?</section>', out.read_text(), re.S
-    )
-    first, second = sections
-    assert "All: engine aitoolkit, schnell, base in bf16, sizes 5" in first
-    assert "0.15 ± 0.05" in first
-    assert "<b>150 steps against 300 steps</b>" in second
-    assert main(["runs", "--finetune", *folders]) == 0
-    assert "0.3 ± 0.05" in capsys.readouterr().out
 
 
 def test_a_pair_of_engines_lists_the_engine_once_and_no_facts_that_only_one_records(
@@ -193,14 +130,17 @@ def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_
     verdicts = re.search(r'<section id="verdicts">.*?</section>', page, re.S)
     assert verdicts is not None
     assert "infer" not in verdicts[0]
-    assert '<section id="images">' in page
+    assert "34.2" in page
 
 
 def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
-    (row,) = image_rows(read_logs([str(drawn(tmp_path / "infer"))]))
-    assert row["image_s"] == pytest.approx(34.2)
-    assert (row["images"], row["first_image_s"], row["load_s"]) == (20, 40, 60)
-    assert row["low"] <= row["image_s"] <= row["high"]
+    (log,) = read_logs([str(drawn(tmp_path / "infer"))])
+    found = seconds_per_image(log)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high
+    assert found.value == pytest.approx(34.2)
 
 
 def append(folder: Path, *records: dict[str, Any]) -> None:

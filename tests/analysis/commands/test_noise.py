@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.gradient_noise.stages import BinnedSums
+from analysis.gradient_noise.stages import BinnedSums, read_noise
+from analysis.gradient_noise.table import noise_by_stage
 from analysis.gradient_noise.variance_reduction import MAX_WEIGHT, predict_variance
 from analysis.stats.noise_scale import GramSums
 from runs.folder import RunFolder
@@ -97,47 +98,51 @@ def run_gns(capsys, *words: object) -> tuple[int, Any, str]:
     return code, json.loads(output.out) if output.out else None, output.err
 
 
+def of_stages(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for row in rows if row["t"] == "all"]
+
+
+def of_bins(rows: list[dict[str, Any]], scope: str) -> list[dict[str, Any]]:
+    return [row for row in rows if row["t"] != "all" and row["scope"] == scope]
+
+
 def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
     code, found, err = run_gns(capsys, run, "--stages", 1)
     assert code == 0
-    assert found["run"] == "known"
-    [stage] = found["steps"]
+    [stage] = of_stages(found)
+    assert stage["run"] == "known"
     assert stage["step"] == 1000
     assert stage["verdict"] == "determined"
     assert stage["g2"] == pytest.approx(G2, rel=0.03)
     assert stage["s"] == pytest.approx(S, rel=0.03)
     assert stage["b_simple"] == pytest.approx(S / G2, rel=0.05)
     assert stage["low"] < stage["b_simple"] < stage["high"]
-    assert [(one["t_low"], one["t_high"]) for one in stage["bins"]] == [
-        (k / 3, (k + 1) / 3) for k in range(3)
-    ]
-    for k, one in enumerate(stage["bins"]):
-        assert one["scope"] == "adaln"
-        assert one["s"] == pytest.approx(NOISES[k], rel=0.03)
-        assert one["whole"]["s"] == pytest.approx(NOISES[k], rel=0.05)
-    assert stage["bins"][0]["adaln_over_whole"] == pytest.approx(1, rel=0.1)
+    for k, (adaln, whole) in enumerate(
+        zip(of_bins(found, "adaln"), of_bins(found, "whole"), strict=True)
+    ):
+        assert adaln["t"] == whole["t"] == f"{k / 3:.4g}-{(k + 1) / 3:.4g}"
+        assert adaln["s"] == pytest.approx(NOISES[k], rel=0.03)
+        assert whole["s"] == pytest.approx(NOISES[k], rel=0.05)
     assert "times the whole model's" in err
 
 
-def test_the_variance_reduction_is_that_of_the_planted_bins(run, capsys):
-    _, found, err = run_gns(capsys, run, "--stages", 1)
-    for saved in found["steps"][0]["variance_reduction"]:
+def test_the_variance_reduction_is_that_of_the_planted_bins(run):
+    [stage] = noise_by_stage(read_noise(RunFolder(run), stages=1))
+    assert stage.reductions
+    for saved in stage.reductions:
         seconds = NOISES + D * MEANS**2
         q = WEIGHTS * np.sqrt(NOISES) / (WEIGHTS @ np.sqrt(NOISES))
         by_variance = (float(WEIGHTS**2 / q @ seconds) - G2) / S
-        assert saved["bin_shares"] == pytest.approx(q.tolist(), rel=0.05)
-        assert saved["variance"] == pytest.approx(by_variance, rel=0.03)
-        assert saved["variance_low"] <= saved["variance"] <= saved["variance_high"]
-        assert saved["stratified"] == pytest.approx(float(WEIGHTS @ NOISES) / S, rel=0.02)
-        gain = float(WEIGHTS @ NOISES) / float(WEIGHTS @ np.sqrt(NOISES)) ** 2
-        assert saved["gain"] == pytest.approx(gain, rel=0.03)
-    assert "objective.bin_shares=[" in err
+        assert saved.bin_shares.tolist() == pytest.approx(q.tolist(), rel=0.05)
+        assert saved.variance.value == pytest.approx(by_variance, rel=0.03)
+        assert saved.variance.low <= saved.variance.value <= saved.variance.high
+        assert saved.stratified.value == pytest.approx(float(WEIGHTS @ NOISES) / S, rel=0.02)
 
 
 def test_fault_scales_are_normalised_to_a_sum(run, capsys):
     """Study C's "critical batch sizes" were its scales divided so as to add up to 50,000."""
     _, found, _ = run_gns(capsys, run, "--stages", 1)
-    bins = found["steps"][0]["bins"]
+    bins = of_bins(found, "adaln")
     for one in bins:
         assert one["b_simple"] == pytest.approx(one["s"] / one["g2"])
     for k, one in enumerate(bins[:2]):
@@ -146,14 +151,14 @@ def test_fault_scales_are_normalised_to_a_sum(run, capsys):
 
 def test_training_is_told_apart_by_stages(run, capsys):
     _, found, _ = run_gns(capsys, run)
-    assert [stage["step"] for stage in found["steps"]] == list(range(100, 1001, 100))
-    assert all(stage["samples"] == 100 for stage in found["steps"])
+    assert [stage["step"] for stage in of_stages(found)] == list(range(100, 1001, 100))
+    assert all(stage["samples"] == 100 for stage in of_stages(found))
 
 
 def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
     other = planted(tmp_path / "other", steps=20, seed=1)
     code, found, _ = run_gns(capsys, run, other, "--stages", 2)
-    assert [one["run"] for one in found] == ["known", "other"]
+    assert {one["run"] for one in found} == {"known", "other"}
     assert main(["noise", str(run), "--csv", "--stages", "1"]) == code == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("run,step,t,scope,g2,s,b_simple,low,high,verdict")
@@ -162,7 +167,7 @@ def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
 
 def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
     code, found, err = run_gns(capsys, planted(tmp_path / "short", steps=5))
-    [stage] = found["steps"]
+    [stage] = of_stages(found)
     assert stage["verdict"] == "undetermined"
     assert "b_simple" not in stage
     assert "low" not in stage
@@ -178,7 +183,7 @@ def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
             line["gns"] |= {"k": 2, "b": 32}
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
     _, found, _ = run_gns(capsys, run, "--stages", 1)
-    assert [stage["step"] for stage in found["steps"]] == [30, 40]
+    assert [stage["step"] for stage in of_stages(found)] == [30, 40]
 
 
 BAD = [None, 5, "x", [[1]], {"k": 1, "b": 16}, {"k": 4, "b": 16, "steps": 0}, {"k": True}]
@@ -193,7 +198,7 @@ def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
     code, found, err = run_gns(capsys, run)
     assert code == 0
     assert f"{len(BAD) + 1} malformed records of gradient noise" in err
-    assert found["steps"][-1]["step"] == 30
+    assert of_stages(found)[-1]["step"] == 30
 
 
 def test_a_run_without_noise_is_misuse(tmp_path, capsys):
@@ -230,11 +235,10 @@ def measured(folder: Path) -> Path:
 def test_checkpoints_are_stages(tmp_path, capsys):
     code, found, _ = run_gns(capsys, measured(tmp_path / "checkpoints"))
     assert code == 0
-    assert [stage["step"] for stage in found["steps"]] == [100, 300]
-    for stage in found["steps"]:
-        assert stage["samples"] == 40
-        assert [one["scope"] for one in stage["bins"]] == ["whole"] * 3
-        assert stage["bins"][2]["s"] == pytest.approx(NOISES[2], rel=0.3)
+    assert [stage["step"] for stage in of_stages(found)] == [100, 300]
+    assert all(row["samples"] == 40 for row in found)
+    assert [row["scope"] for row in found if row["t"] != "all"] == ["whole"] * 6
+    assert of_bins(found, "whole")[2]["s"] == pytest.approx(NOISES[2], rel=0.3)
 
 
 def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_path):
@@ -245,6 +249,7 @@ def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_pat
     page = (tmp_path / "report.html").read_text()
     assert '<section id="noise">' in page
     assert "checkpoints, step 100" in page
+    assert page.count("determined</td>") == 8
     assert '<section id="speed">' not in page
 
 
@@ -287,6 +292,6 @@ def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
     config = copy / "config.yaml"
     config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
     assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
-    _, found, err = run_gns(capsys, copy)
-    assert found["steps"][0]["variance_reduction"] == []
+    _, _, err = run_gns(capsys, copy)
+    assert "objective.bin_shares" not in err
     assert "timesteps are stratified" in err

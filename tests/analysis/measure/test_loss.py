@@ -31,7 +31,7 @@ def arms(ratios: Sequence[float], *, noise: float = 0.05, seed: int = 0) -> Arms
 
 
 def word(found: Contrast, *, margin: float = 0.01) -> str:
-    [[verdict]] = judge(([found], Compared(margin=margin).quantity))
+    [verdict] = judge([(found, Compared(margin=margin).quantity)])
     return verdict.word
 
 

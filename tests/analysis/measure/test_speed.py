@@ -14,7 +14,7 @@ from tests.analysis.foreign_logs import log_of
 def compared(a, b, clock):
     """Return the verdict on b against a, each a single run."""
     arms = [Arm(runs=(measure_rate(log, clock=clock),)) for log in (a, b)]
-    [[found]] = judge(([speed_contrast(*arms)], SPEED))
+    [found] = judge([(speed_contrast(*arms), SPEED)])
     return found
 
 

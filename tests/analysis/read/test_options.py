@@ -172,9 +172,7 @@ def test_a_json_file_of_columns_is_read(tmp_path):
     assert np.isnan(log.column("val_loss")[1])
 
 
-def test_formats_lists_formats_and_columns_or_how_logs_are_read(tmp_path, capsys):
-    _, known, _ = rows_of(capsys, "runs", "--formats")
-    assert {"DiT", "MLPerf", "loss"} <= {row["name"] for row in known}
+def test_formats_says_how_logs_are_read(tmp_path, capsys):
     (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=20)))
     code, [row], _ = rows_of(capsys, "runs", "--formats", str(tmp_path / "x"))
     assert code == 0

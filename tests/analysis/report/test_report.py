@@ -182,10 +182,11 @@ def test_each_section_that_judges_names_the_lines_and_the_command_that_give_it(
         capsys.readouterr()
         assert main([*said[1:], "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
-        rows = found.get(name, found.get("cells")) if isinstance(found, dict) else found
+        rows = found.get("comparisons", found.get(name)) if isinstance(found, dict) else found
         judged = [row for row in rows if "verdict" in row]
         assert len(judged) >= 7
-        shown = "word" if name == "cells" else "verdict"
+        # Verdicts has the sentences, also those on quality; tables have words and values.
+        shown = {"verdicts": "verdict", "quality": "run"}.get(name, "word")
         assert all(html.escape(row[shown]) in section for row in judged)
 
 

@@ -66,20 +66,6 @@ def test_an_image_of_another_run_is_not_shown(runs: list[str]) -> None:
     assert "step-000000500.png was drawn by somebody-elses: not shown" in shown
 
 
-def test_the_training_image_with_the_prompt_as_its_caption_stands_first(tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir()
-    Image.new("RGB", (32, 32), "red").save(data / "a.png")
-    (data / "a.txt").write_text("a thing at sea\n")
-    folder = tuned(tmp_path / "run", gpu=A40, steps=500, steps_per_s=1)
-    config = folder / "config.yaml"
-    config.write_text(config.read_text().replace("folder: /d", f"folder: {data}"))
-    (grid,) = grids([str(folder)])
-    assert grid.image == data / "a.png"
-    shown = section([str(folder)])
-    assert shown.index('alt="training image"') < shown.index('data-step="0"')
-
-
 def test_many_runs_have_their_first_and_last_steps_and_what_is_left_out_is_said(
     runs: list[str], tmp_path: Path
 ) -> None:
@@ -119,10 +105,8 @@ def test_a_large_image_becomes_a_small_jpeg_and_a_small_one_keeps_its_pixels(
     assert small.suffix == "png"
 
 
-def test_the_report_shows_samples_first_and_then_what_was_learned(
-    runs: list[str], tmp_path: Path
-) -> None:
+def test_the_report_shows_samples_before_verdicts(runs: list[str], tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     assert main(["report", *runs, "--out", str(out)]) == 0
-    assert out.read_text().index('id="samples"') < out.read_text().index('id="finetune"')
+    assert out.read_text().index('id="samples"') < out.read_text().index('id="verdicts"')
     assert out.read_text().count("data:image/png") == 8

@@ -27,7 +27,7 @@ def arm(logs, *, nodes=(), seeds=(), rounds=(), stretches=()):
 
 
 def word(found, quantity=SPEED):
-    [[verdict]] = judge(([found], quantity))
+    [verdict] = judge([(found, quantity)])
     return verdict.word
 
 
@@ -107,7 +107,7 @@ def test_holm_is_that_of_the_textbook():
 
 def test_a_refusal_is_no_comparison_and_all_others_are_counted():
     found = [single(0.6), single(0.0), refused("other images")]
-    [verdicts] = judge((found, SPEED))
+    verdicts = judge([(one, SPEED) for one in found])
     assert [one.word for one in verdicts] == ["different", "undetermined", "not compared"]
     assert {one.comparisons for one in verdicts} == {2}
 
@@ -127,7 +127,7 @@ def test_a_table_of_equal_arms_has_a_false_verdict_once_in_twenty():
     rng, false = np.random.default_rng(1), 0
     for _ in range(400):
         base, *others = (arm(0.01 * rng.standard_normal(3)) for _ in range(8))
-        [verdicts] = judge(([contrast(base, other) for other in others], SPEED))
+        verdicts = judge([(contrast(base, other), SPEED) for other in others])
         false += any(one.word in ("faster", "slower") for one in verdicts)
     assert false / 400 <= 0.07
 

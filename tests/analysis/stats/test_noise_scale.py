@@ -7,6 +7,7 @@ tr Sigma = (d + 1) |v|^2 + sigma^2 d.
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from analysis.gradient_noise.records import gram_sums_from_norms
 from analysis.stats.intervals import Floats
@@ -17,6 +18,7 @@ from analysis.stats.noise_scale import (
     jackknife,
     noise_scale,
 )
+from analysis.stats.summary import mean_of
 from configs.noise_scale import noise_of
 
 D, SIGMA = 6, 1.0
@@ -129,12 +131,18 @@ def test_a_record_weighs_as_many_samples_as_it_has_steps() -> None:
     assert noise_scale(means).g2.value == pytest.approx(each.g2.value)
 
 
-def test_the_jackknife_of_a_mean_is_students_interval() -> None:
-    values = np.random.default_rng(5).standard_normal(30)
-    columns = np.stack([values, np.ones(30)], axis=1)
-    found = jackknife(columns, lambda sums: sums[..., 0] / sums[..., 1])
-    half = 2.04523 * values.std(ddof=1) / np.sqrt(30)
-    assert (found.low, found.high) == pytest.approx((values.mean() - half, values.mean() + half))
+def test_the_jackknife_of_a_mean_is_the_interval_of_a_mean() -> None:
+    for values in (np.random.default_rng(5).standard_normal(30), correlated(200)):
+        columns = np.stack([values, np.ones(len(values))], axis=1)
+        found = jackknife(columns, lambda sums: sums[..., 0] / sums[..., 1])
+        known = mean_of(values).estimate()
+        assert (found.low, found.high) == pytest.approx((known.low, known.high))
+
+
+def correlated(n: int) -> np.ndarray:
+    """Return an autoregression of coefficient .8."""
+    shocks = np.random.default_rng(8).standard_normal(n)
+    return lfilter([1.0], [1.0, -0.8], shocks)
 
 
 def test_too_few_samples_are_undetermined() -> None:

@@ -1,16 +1,20 @@
 """Configs that ai-toolkit would ignore or lose are refused before anything is queued."""
 
-import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
-from configs.checks.aitoolkit import REPLACED, check_aitoolkit, known_keys, taken, unlike_native
+from configs.checks.aitoolkit import unlike_native
+from configs.checks.aitoolkit_example import example
+from configs.checks.aitoolkit_model import check_aitoolkit, hub_notes
+from configs.checks.aitoolkit_source import architectures
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
-from configs.load import resolve, to_tree
+from configs.load import load, resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.config import Workspace, toolkit_config
@@ -19,9 +23,11 @@ from tests.finetune.aitoolkit_runs import make_toolkit
 
 
 @pytest.fixture(autouse=True)
-def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unset AI_TOOLKIT, so that the shipped list of keys is used."""
-    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+def kit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout with a little source, which AI_TOOLKIT names."""
+    folder = make_toolkit(tmp_path_factory.mktemp("home") / "kit")
+    monkeypatch.setenv("AI_TOOLKIT", str(folder))
+    return folder
 
 
 def config(passed: dict[str, Any], **changes: Any) -> Finetune:
@@ -77,13 +83,6 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
     assert message in str(refused.value)
 
 
-def test_keys_that_ditbench_sets_are_keys_of_ai_toolkit() -> None:
-    known = known_keys()
-    for name in (*taken(), *REPLACED):
-        group, _, key = name.rpartition(".")
-        assert key in known[group], name
-
-
 def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
     with pytest.raises(ConfigError, match="never sums the gradients of ranks"):
         check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
@@ -92,38 +91,31 @@ def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
 
 
 def test_check_refuses_keys_that_auto_would_ignore(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, kit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "passed.yaml"
+    monkeypatch.delenv("AI_TOOLKIT")
     file.write_text(dump_yaml(to_tree(config({"train": {"noise_offset": 0.1}}))))
     assert main(["check", str(file)]) == 2
     assert "engine=auto takes the native engine" in capsys.readouterr().err
+    monkeypatch.setenv("AI_TOOLKIT", str(kit))
     file.write_text(dump_yaml(to_tree(config({"train": {"noise_off": 1}}, engine="aitoolkit"))))
     assert main(["check", str(file)]) == 2
     assert "did you mean aitoolkit.train.noise_offset?" in capsys.readouterr().err
 
 
-NATIVE_LACKS: list[tuple[str, dict[str, Any]]] = [
-    ("data.masks", {"data": {"folder": "/d", "masks": "/m"}}),
-    ("data.regularisation", {"data": {"folder": "/d", "regularisation": "/r"}}),
-    ("flux.quantise", {"flux": {"folder": "/m", "quantise": "int8"}}),
-    ("lora.kind lokr", {"lora": {"kind": "lokr"}}),
-    ("train.timesteps weighted", {"train": {"timesteps": "weighted"}}),
-]
-
-
-@pytest.mark.parametrize(("key", "asked"), NATIVE_LACKS)
 def test_what_only_ai_toolkit_has_is_refused_for_the_native_engine(
-    key: str, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = rf"{key}: only ai-toolkit has it, .* set engine=aitoolkit in a new run"
-    with pytest.raises(ConfigError, match=told):
-        check_ranks(config({}, **asked), world=1)
-    check_ranks(config({}, engine="aitoolkit", **asked), world=1)
-    monkeypatch.setenv("AI_TOOLKIT", "/kit")
-    check_ranks(config({}, **asked), world=1)
+    told = r"only ai-toolkit has these keys, .* set engine=aitoolkit in a new run"
+    asked: dict[str, Any] = {"network": {"type": "lokr"}}
+    check_ranks(config(asked), world=1)
     with pytest.raises(ConfigError, match=told):  # a run that the native engine began
-        check_ranks(config({}, **asked), world=1, engine="embedded")
+        check_ranks(config(asked), world=1, engine="embedded")
+    monkeypatch.delenv("AI_TOOLKIT")
+    with pytest.raises(ConfigError, match=told):
+        check_ranks(config(asked), world=1)
+    check_ranks(config(asked, engine="aitoolkit"), world=1)
 
 
 def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
@@ -137,7 +129,7 @@ def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
 
 def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
     keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
-    with pytest.raises(ConfigError, match=r"alpha 8: with Flux ai-toolkit always uses the rank"):
+    with pytest.raises(ConfigError, match=r"alpha 8: ai-toolkit always uses the rank"):
         check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **keys))
     check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **keys))
 
@@ -146,10 +138,7 @@ def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
     ("keys", "message"),
     [
         ({"lora": {"targets": ".*to_q"}}, "lora.targets: ai-toolkit has no regular"),
-        ({"lora": {"rank_pattern": {"to_q": 4}}}, "lora.rank_pattern, alpha_pattern: ai-toolkit"),
         ({"flux": {"folder": "/m", "text_tokens": 256}}, "flux.text_tokens 256: ai-toolkit takes"),
-        ({"train": {"shift": 3.0}}, "train.shift, logit_mean, logit_std: ai-toolkit"),
-        ({"train": {"logit_mean": 0.5}}, "train.shift, logit_mean, logit_std: ai-toolkit"),
         ({"optimizer": {"decay": 0.5}}, "optimizer.decay: ai-toolkit decays over the whole"),
         ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
         ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
@@ -206,29 +195,27 @@ def test_each_prompt_keeps_its_own_seed_size_and_guidance() -> None:
 
 
 def test_adapters_that_it_has_are_passed_on() -> None:
-    lora = {"targets": "blocks", "kind": "lokr", "rank": 4}
-    found = process(config({}, lora=lora, checkpoint={"dtype": "bfloat16"}))
+    lora = {"targets": "blocks", "rank": 4}
+    found = process(config({"network": {"type": "lokr"}}, lora=lora))
     assert found["network"] == {
         "type": "lokr",
         "linear": 4,
         "linear_alpha": 4,
         "transformer_only": True,
         "network_kwargs": {},
-        "lokr_full_rank": False,
-        "lokr_factor": -1,
     }
-    assert found["save"]["dtype"] == "bfloat16"
-    network = process(config({}, lora={"targets": "all", "dropout": 0.1}))["network"]
-    assert (network["transformer_only"], network["dropout"]) == (False, 0.1)
-    assert not network["network_kwargs"]
+    network = process(config({}, lora={"targets": "all"}))["network"]
+    assert (network["transformer_only"], network["network_kwargs"]) == (False, {})
+    assert process(config({}))["train"]["ema_config"]["use_ema"] is False
 
 
+# Samples of another model than FLUX.1-schnell.
+SAMPLE = {"prompts": ["a"], "steps": 30, "guidance": 4.0}
 REPLACING: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
     ({"train": {"optimizer": "lion"}}, {"optimizer": {"beta2": 0.9}}, "optimizer.beta2", "0.9"),
     ({"train": {"timestep_type": "new"}}, {"train": {"timesteps": "shift"}}, "train.timesteps", ""),
     ({"network": {"network_kwargs": {}}}, {"lora": {"targets": "attention"}}, "lora.targets", ""),
     ({"model": {"arch": "flux2"}}, {"flux": {"folder": "/m", "variant": "dev"}}, "variant", "dev"),
-    ({"model": {"qtype": "uint4"}}, {"flux": {"folder": "/m", "quantise": "int8"}}, "quantise", ""),
 ]
 
 
@@ -236,7 +223,7 @@ REPLACING: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
 def test_a_key_of_its_own_replaces_one_of_ours_that_has_its_default(
     passed: dict[str, Any], own: dict[str, Any], key: str, value: str, tmp_path: Path
 ) -> None:
-    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}}
+    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}, "sample": SAMPLE}
     with pytest.raises(ConfigError, match=rf"replaces .*{key}, which is {value}.*: remove one"):
         check_aitoolkit(config(passed, **own | keys))
     alone = config(passed, **keys)
@@ -257,37 +244,109 @@ def test_another_model_or_optimizer_gets_no_settings_of_ours_that_are_meant_for_
     assert process(config({"model": {"qtype": "uint4"}}))["model"]["quantize"] is True
 
 
-def test_a_model_that_its_source_does_not_name_is_refused(
+def other(arch: str, folder: Path, **changes: Any) -> Finetune:
+    """Return a config for a kind of model of ai-toolkit, in an empty folder."""
+    keys = {"data": {"folder": str(folder)}, "flux": {"folder": str(folder / "none")}}
+    keys |= {"sample": SAMPLE}
+    return config({"model": {"arch": arch}}, engine="aitoolkit", **keys | changes)
+
+
+def test_a_model_that_its_source_does_not_name_is_refused(tmp_path: Path) -> None:
+    check_aitoolkit(other("flux2:small", tmp_path))
+    check_aitoolkit(other("sdxl", tmp_path))
+    with pytest.raises(ConfigError, match=r"arch flux3: .* would take it for Stable Diffusion 1; "
+                       r"did you mean flux2"):  # fmt: skip
+        check_aitoolkit(other("flux3", tmp_path))
+
+
+def test_another_model_needs_its_own_steps_and_guidance(tmp_path: Path) -> None:
+    for sample in ({"prompts": ["a"]}, {"prompts": ["a"], "steps": 9}):
+        with pytest.raises(ConfigError, match=r"default is for FLUX\.1-schnell; .*such as 9 and 4"):
+            check_aitoolkit(other("zimage:turbo", tmp_path, sample=sample))
+
+
+def test_a_model_folder_without_whole_weights_is_refused(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    (model / "transformer").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"model: holds no weights .* hf download"):
+        check_aitoolkit(other("flux2", tmp_path, flux={"folder": str(model)}))
+    (model / "transformer" / "a.safetensors").write_bytes(b"x")
+    with pytest.raises(ConfigError, match="not a safetensors file"):
+        check_aitoolkit(other("flux2", tmp_path, flux={"folder": str(model)}))
+
+
+def test_the_assistant_of_another_model_must_have_the_layer_that_its_code_reads(
+    tmp_path: Path,
+) -> None:
+    key = "diffusion_model.layers.0.attention.to_k.lora_A.weight"
+    flux = {"folder": str(tmp_path / "none"), "assistant_lora": str(tmp_path / "a.safetensors")}
+    save_file({"x.lora_A.weight": np.zeros((4, 8))}, tmp_path / "a.safetensors")
+    with pytest.raises(ConfigError, match=f"has no {key}"):
+        check_aitoolkit(other("zimage", tmp_path, flux=flux))
+    save_file({key: np.zeros((4, 8))}, tmp_path / "a.safetensors")
+    found = other("zimage", tmp_path, flux=flux)
+    check_aitoolkit(found)
+    assert process(found)["model"]["assistant_lora_path"] == flux["assistant_lora"]
+
+
+def test_what_a_kind_of_model_loads_is_what_its_own_code_names(kit: Path) -> None:
+    found = architectures(kit)
+    assert found["flux2"].hub_ids == ("mistralai/Mistral-Small", "owner/flux-vae")
+    assert found["flux2_klein"].hub_ids == ("Qwen/Qwen3", "owner/klein-vae")
+    assert found["zimage"].hub_ids == found["sdxl"].hub_ids == ()
+
+
+def test_hub_ids_that_are_not_in_the_cache_are_named_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kit = make_toolkit(tmp_path / "kit")
-    (kit / "toolkit" / "models.py").write_text("class Model:\n    arch = 'flux2'\n")
-    monkeypatch.setenv("AI_TOOLKIT", str(kit))
-    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}}
-    check_aitoolkit(config({"model": {"arch": "flux2:small"}}, **keys))
-    with pytest.raises(ConfigError, match=r"arch flux3: .* would take it for Stable Diffusion 1"):
-        check_aitoolkit(config({"model": {"arch": "flux3"}}, **keys))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    (tmp_path / "hub" / "models--owner--flux-vae" / "snapshots" / "1").mkdir(parents=True)
+    (note,) = hub_notes(other("flux2", tmp_path))
+    assert "hf download mistralai/Mistral-Small" in note
+    assert not list(hub_notes(config({}, engine="aitoolkit")))
+
+
+def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Path) -> None:
+    text = example("zimage:turbo")
+    assert "# Gated: accept the terms at https://huggingface.co/Tongyi-MAI/Z-Image-Turbo" in text
+    assert "# hf download ostris/adapter v2.safetensors --local-dir models/adapter\n" in text
+    (tmp_path / "z.yaml").write_text(text)
+    found = load(tmp_path / "z.yaml")
+    assert isinstance(found, Finetune)
+    check_aitoolkit(found)
+    assert (found.flux.folder, found.flux.assistant_lora) == (
+        "models/Z-Image-Turbo",
+        "models/adapter/v2.safetensors",
+    )
+    sample = found.sample
+    assert (sample.steps, sample.guidance, sample.width) == (9, 4, 1024)
+    assert found.aitoolkit == {
+        "model": {
+            "arch": "zimage:turbo",
+            "quantize": True,
+            "model_kwargs": {"match_target_res": False},
+        },
+        "datasets": {"flip_x": True},
+        "train": {"timestep_type": "weighted"},
+    }
+    with pytest.raises(ConfigError, match=r"sets nothing for it; it knows zimage:turbo"):
+        example("?")
 
 
 def test_what_it_does_otherwise_follows_from_the_config() -> None:
     assert set(unlike_native(config({}))) == {
-        "seed", "data.folder", "data.resolutions", "train.ema_decay", "validation",
+        "seed", "data.folder", "data.resolutions", "validation",
     }  # fmt: skip
-    flux = {"folder": "/m", "quantise": "int8"}
     sample = {"prompts": ["a"], "width": 128, "height": 32}
-    found = unlike_native(
-        config({}, flux=flux, sample=sample, train={"global_batch": 4, "ema_decay": None})
-    )
-    assert "by quanto" in found["flux.quantise"]
+    train = {"global_batch": 4, "ema_decay": 0.9}
+    found = unlike_native(config({}, sample=sample, train=train))
     assert "128 x 64 px" in found["sample.width"]
     assert "filled up with copies" in found["data.folder"]
-    assert "train.ema_decay" not in found
+    assert "each resume goes on from the average" in found["train.ema_decay"]
 
 
 def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:
-    header = {"transformer.x.lora_A.weight": {"dtype": "F32", "shape": [], "data_offsets": [0, 0]}}
-    text = json.dumps(header).encode()
-    (tmp_path / "a.safetensors").write_bytes(len(text).to_bytes(8, "little") + text)
+    save_file({"transformer.x.lora_A.weight": np.zeros((4, 8))}, tmp_path / "a.safetensors")
     keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
     flux = {"folder": "/m", "assistant_lora": str(tmp_path / "a.safetensors")}
     with pytest.raises(ConfigError, match=r"from which ai-toolkit reads its rank"):

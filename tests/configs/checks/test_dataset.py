@@ -1,4 +1,4 @@
-"""Images are found with captions, masks and repeats; what is unclear is refused with the fix."""
+"""Images are found with captions and repeats; what is unclear is refused with the fix."""
 
 import json
 from collections.abc import Callable
@@ -78,22 +78,10 @@ def test_repeats_are_set_by_folder_and_0_leaves_it_out(folder: Path) -> None:
     }
 
 
-def test_folders_of_another_use_and_hidden_ones_are_not_trained_on(folder: Path) -> None:
-    for name in (
-        "masks/0.png",
-        "masks/1.png",
-        "masks/10_close/2.png",
-        "reg/9.png",
-        ".thumbs/0.png",
-    ):
-        add(folder / name, "a caption")
-    used = {"masks": str(folder / "masks"), "regularisation": str(folder / "reg")}
-    found = image_set(config(folder, used))
+def test_hidden_folders_are_not_trained_on(folder: Path) -> None:
+    add(folder / ".thumbs" / "0.png", "a caption")
+    found = image_set(config(folder))
     assert [each.name for each in found.training] == ["0.png", "1.png", "10_close/2.png"]
-    assert [each.mask for each in found.training] == [
-        folder / "masks" / each.name for each in found.training
-    ]
-    assert [each.name for each in found.regularisation] == ["9.png"]
 
 
 def test_images_held_out_are_the_same_for_every_seed_and_never_trained_on(tmp_path: Path) -> None:
@@ -108,16 +96,6 @@ def test_images_held_out_are_the_same_for_every_seed_and_never_trained_on(tmp_pa
     assert len(set(again) & set(names[1])) >= 1
 
 
-def mask(folder: Path, size: tuple[int, int] = (64, 64), colour: str = "white") -> None:
-    for name in ("0.png", "1.png", "10_close/2.png"):
-        file = folder.parent / "masks" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", size, colour).save(file)
-
-
-MASKS = "masks"
-
-
 @pytest.mark.parametrize(
     ("spoil", "keys", "message"),
     [
@@ -126,33 +104,20 @@ MASKS = "masks"
         (lambda f: add(f / "1.png", "a"), {}, "several captions, in 1.txt and 1.caption"),
         (lambda f: (f / "0.txt").unlink(), {}, "0.png: no caption; write 0.txt"),
         (lambda f: add(f / "0.jpg", None), {}, "0.jpg: shares its caption with 0.png"),
-        (lambda f: (f / "metadata.jsonl").write_text("{}"), {}, "row 1 is no file_name with its"),
-        (lambda f: (f / "metadata.jsonl").write_text("x"), {}, "row 1 is no file_name with its"),
+        (lambda f: (f / "metadata.jsonl").write_text("{}"), {}, "row 1 needs file_name and text"),
+        (lambda f: (f / "metadata.jsonl").write_text("x"), {}, "row 1 needs file_name and text"),
         (lambda f: None, {"repeats": {".": -1}}, "data.repeats: a number is negative"),
-        (lambda f: (f.parent / MASKS).mkdir(), {"masks": MASKS}, "0.png: no such mask; draw it"),
-        (lambda f: mask(f, (64, 32)), {"masks": MASKS}, "64 x 32 px, another shape than its im"),
-        (lambda f: mask(f, colour="black"), {"masks": MASKS}, "black, so that its image would no"),
-        (lambda f: (f.parent / "r").mkdir(), {"regularisation": "r"}, "contains no images"),
     ],
 )
 def test_what_is_unclear_or_missing_is_refused_with_the_fix(
     spoil: Callable[[Path], object], keys: dict[str, Any], message: str, folder: Path
 ) -> None:
     spoil(folder)
-    named = {
-        name: str(folder.parent / value) if isinstance(value, str) else value
-        for name, value in keys.items()
-    }
     with pytest.raises(ConfigError) as refused:
-        check_dataset(config(folder, named))
+        check_dataset(config(folder, keys))
     assert message in str(refused.value)
 
 
 def test_all_images_cannot_be_held_out(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"validation\.held_out 3: .* has 3 images"):
         check_dataset(config(folder, None, {"held_out": 3}))
-
-
-def test_masks_of_the_right_shape_pass(folder: Path) -> None:
-    mask(folder, (127, 128), "grey")
-    check_dataset(config(folder, {"masks": str(folder.parent / "masks")}))

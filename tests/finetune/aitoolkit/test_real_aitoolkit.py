@@ -13,13 +13,17 @@ import pytest
 from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
-from configs.checks.aitoolkit import known_keys
+from configs.checks.aitoolkit import REPLACED, taken
+from configs.checks.aitoolkit_example import example
+from configs.checks.aitoolkit_model import check_aitoolkit
+from configs.checks.aitoolkit_source import architectures, defaults, known_keys
+from configs.load import load
+from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import metadata_step
 from finetune.tiny_flux import make_tiny_flux
 from runs.folder import RunFolder, find_runs
 from runs.records import valid
 from tests.finetune.aitoolkit_runs import events, steps, wait_for, write_job
-from tests.finetune.aitoolkit_source import read_keys
 from tests.real_runs import body, clean_environment, newest_run
 
 AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
@@ -45,8 +49,11 @@ def done(job: Path) -> RunFolder:
     return newest_run(logs)
 
 
-def test_the_shipped_list_of_keys_matches_its_source() -> None:
-    assert known_keys() == read_keys(Path(AI_TOOLKIT))
+def test_keys_that_ditbench_sets_are_keys_of_ai_toolkit() -> None:
+    known = known_keys(Path(AI_TOOLKIT))
+    for name in (*taken(), *REPLACED):
+        group, _, key = name.rpartition(".")
+        assert key in known[group], name
 
 
 def test_it_trains_from_the_same_yaml_as_the_embedded_engine(job: Path, done: RunFolder) -> None:
@@ -84,7 +91,8 @@ def test_both_engines_learn_the_same_from_the_same_yaml(job: Path) -> None:
 def test_an_optimizer_network_and_timesteps_of_its_own_are_passed_on(job: Path) -> None:
     logs = job.parent / "its-own"
     own = ("model.arch=flux", "train.optimizer=automagic", "train.timestep_type=weighted")
-    settings = [f"aitoolkit.{key}" for key in (*own, "network.type=lokr")]
+    passed = [f"aitoolkit.{key}" for key in (*own, "network.type=lokr")]
+    settings = ["sample.guidance=0", *passed]
     body(job, "engine=aitoolkit", *settings, logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
     run = newest_run(logs)
     assert events(run, "done")[0]["step"] == 12
@@ -94,7 +102,7 @@ def test_an_optimizer_network_and_timesteps_of_its_own_are_passed_on(job: Path) 
     assert any("norm" in name for name in names)
     unlike = dict(run.manifest()["attempts"][0])["unlike_native"]
     assert isinstance(unlike, dict)
-    assert unlike["optimizer.kind"] == "aitoolkit.train.optimizer holds instead"
+    assert unlike["optimizer.beta1"] == "aitoolkit.train.optimizer holds instead"
 
 
 def test_its_first_step_is_not_logged_and_scheduled_saves_are_a_step_late(done: RunFolder) -> None:
@@ -169,3 +177,21 @@ def test_a_signal_saves_and_stops_it_and_it_resumes_from_the_newest_whole_checkp
     output = (run.attempt(2) / "aitoolkit" / "output.log").read_text()
     assert f"lora_{older:09d}.safetensors ####" in output
     assert "Loading optimizer state" in output
+
+
+def test_each_model_of_its_interface_resolves_and_passes_the_checks_without_weights(
+    tmp_path: Path,
+) -> None:
+    folder, found = Path(AI_TOOLKIT), 0
+    known = architectures(folder)
+    for name in defaults(folder):
+        if name.partition(":")[0] in known:
+            (tmp_path / "one.yaml").write_text(example(name))
+            config = load(tmp_path / "one.yaml")
+            assert isinstance(config, Finetune)
+            check_aitoolkit(config)
+            found += 1
+    assert found > 40
+    # Two files of a save, and an encoder that no model folder holds.
+    assert "umt5" in str(known["wan22_14b"].hub_ids)
+    assert known["zimage"].keys

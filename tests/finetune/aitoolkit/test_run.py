@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from configs.checks.aitoolkit import unlike_native
 from configs.errors import ConfigError
@@ -102,33 +101,53 @@ def test_triggers_are_filled_into_captions_in_a_folder_of_the_run(folder: Path) 
     assert sorted(file.name for file in (folder / "images").iterdir()) == before
 
 
-def test_repeats_flips_masks_and_regularisation_become_its_data_sets(folder: Path) -> None:
+def test_repeats_become_its_data_sets(folder: Path) -> None:
     make_images(folder / "images" / "3_close")
-    for name in ("0", "1", "3_close/0", "3_close/1"):
-        file = folder / "masks" / f"{name}.webp"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (64, 64), "white").save(file)
-    make_images(folder / "others", count=1)
-    keys = {"masks": str(folder / "masks"), "regularisation": str(folder / "others"), "flip": True}
-    data = {f"data__{name}": value for name, value in keys.items()}
-    run = new_run(folder, train__steps=2, data__regularisation_weight=0.5, **data)
+    run = new_run(folder, train__steps=2, aitoolkit__datasets__flip_x=True)
     assert run_attempt(run) == 0
     process: Any = toolkit_process(run)
-    found = {Path(each["folder_path"]).name: each for each in process["datasets"]}
     assert {
-        name: (each["num_repeats"], each["is_reg"], "mask_path" in each, each["flip_x"])
-        for name, each in found.items()
-    } == {
-        "training-1": (1, False, True, True),
-        "training-3": (3, False, True, True),
-        "regularisation-1": (1, True, False, True),
-    }
-    assert process["train"]["reg_weight"] == 0.5
+        Path(each["folder_path"]).name: (each["num_repeats"], each["flip_x"])
+        for each in process["datasets"]
+    } == {"training-1": (1, True), "training-3": (3, True)}
     kept = run.path / "cache" / "aitoolkit"
     assert (kept / "training-3" / "3_close--1.txt").is_file()
     assert (kept / "training-3" / "3_close--1.png").resolve() == folder / "images/3_close/1.png"
-    # ai-toolkit looks for a mask by the name of the image alone.
-    assert (kept / "masks" / "3_close--1.webp").resolve() == folder / "masks/3_close/1.webp"
+
+
+def test_both_files_of_a_save_of_wan_are_kept_resumed_and_published(folder: Path) -> None:
+    own = {"model": {"arch": "wan22_14b"}, "sample": {"num_frames": 5}}
+    run = new_run(folder, aitoolkit=own, checkpoint__keep=2)
+    assert run_attempt(run) == 0
+    assert [r["step"] for r in events(run, "saved")] == [5, 9, 12]
+    stages = ("_high_noise", "_low_noise")
+    published = {f"step-{n:09d}{stage}.safetensors" for n in (9, 12) for stage in stages}
+    assert {file.name for file in run.lora.iterdir()} == published
+    for name in ("step-000000009", "step-000000012"):
+        files = {file.name for file in (run.checkpoints / name).glob("*.safetensors")}
+        assert files == {f"lora{stage}.safetensors" for stage in stages}
+    video = run.prompt_sample(0, 12).with_suffix(".webp")
+    assert video.read_text() == "a thing at sea at 12"
+    assert run_attempt(run, "train.steps=13") == 0
+    assert events(run, "started")[1]["step"] == 12
+    assert events(run, "done")[1]["step"] == 13
+    output = (run.attempt(2) / "aitoolkit" / "output.log").read_text()
+    assert "lora_000000012_" in output
+
+
+def test_the_loss_on_images_held_out_is_recorded_at_the_steps_that_were_done(folder: Path) -> None:
+    run = new_run(folder, data__trigger="a thing", validation__held_out=1, validation__every=4)
+    assert run_attempt(run) == 0
+    process: Any = toolkit_process(run)
+    settings = process["train"]["validation_config"]
+    (item,) = settings["validation_items"]
+    assert Path(item["image_path"]).parent == folder / "images"
+    assert item["prompt"].startswith("a thing, the ")
+    trained = {file.stem for file in (run.path / "cache/aitoolkit/training-1").glob("*.png")}
+    assert Path(item["image_path"]).stem not in trained
+    assert settings["validation_sigmas"] == sorted(settings["validation_sigmas"])
+    found = {r["step"]: r["held_out_loss"] for r in run.records() if "held_out_loss" in r}
+    assert found == {1: 100.0, 5: 104.0, 9: 108.0}
 
 
 def test_after_a_signal_it_saves_and_leaves_and_a_resume_continues_from_that_step(
@@ -276,10 +295,10 @@ def test_an_unknown_key_makes_no_run(
     flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    monkeypatch.delenv("AI_TOOLKIT", raising=False)
+    monkeypatch.setenv("AI_TOOLKIT", str(make_toolkit(tmp_path / "kit")))
     for override, message in {
         "aitoolkit.train.noise_ofset=0.1": "did you mean aitoolkit.train.noise_offset?",
-        "aitoolkit.model.quantize=true": "remove it and set flux.quantise",
+        "aitoolkit.train.lr=0.1": "remove it and set optimizer.lr",
     }.items():
         with pytest.raises(ConfigError, match=re.escape(message)):
             open_attempt(TINY, [*paths(flux), "engine=aitoolkit", override], kind="finetune")

@@ -8,7 +8,7 @@ from diffusers import FluxTransformer2DModel
 from peft.tuners.lora import Linear
 from safetensors.torch import load_file, save_file
 
-from configs.schema.finetune import Lora, LoraOptimizer
+from configs.schema.finetune import Lora
 from finetune.native.lora import (
     LEARNED,
     FusedLora,
@@ -17,12 +17,6 @@ from finetune.native.lora import (
     add_learned,
     load_lora,
 )
-from finetune.native.optimizer import make_optimizer
-from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest
-from train.engine.clocks import Clocks
-from train.engine.distributed import process_group, read_ranks
-from train.engine.ema import EMA
-from train.engine.numerics import LossScaler
 
 pytestmark = pytest.mark.xdist_group("flux")
 CPU = torch.device("cpu")
@@ -87,43 +81,6 @@ def test_only_the_learned_lora_takes_gradients_whichever_is_active(
     assert all(f".{LEARNED}." in name for name in trained)
 
 
-def test_8_bit_moments_are_restored_from_a_checkpoint_to_the_bit(
-    transformer: FluxTransformer2DModel, tmp_path: Path
-) -> None:
-    weights = add_learned(transformer, Lora(rank=32), seed=0)
-
-    def state() -> CheckpointState:
-        return CheckpointState(
-            network=weights,
-            parts=[EMA(weights, decay=None, warmup=True)],
-            optimizer=make_optimizer(weights, LoraOptimizer(kind="adamw8bit")),
-            scaler=LossScaler(fp16=False),
-            clocks=Clocks(CPU),
-        )
-
-    def moments(of: CheckpointState) -> dict[str, torch.Tensor]:
-        found = {
-            f"{name}/{moment}": tensor
-            for name, kept in of.state_dict()["optimizer"].items()
-            for moment, tensor in kept.items()
-        }
-        return {key: getattr(t, "codes", t) for key, t in found.items()} | {
-            f"{key}/scale": t.scale for key, t in found.items() if hasattr(t, "scale")
-        }
-
-    before = state()
-    for tensor in moments(before).values():
-        values = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(1)) * 200
-        tensor.copy_(values.to(tensor.dtype))
-    assert any(tensor.dtype is torch.uint8 for tensor in moments(before).values())
-    with process_group(read_ranks()):
-        CheckpointSaver(tmp_path, keep=1).save(before)
-        after = state()
-        assert load_newest(tmp_path, after)
-    expected, found = moments(before), moments(after)
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
-
-
 def test_a_layer_adds_its_updates_as_peft_does(transformer: FluxTransformer2DModel) -> None:
     weights = add_learned(transformer, Lora(rank=2, alpha=3.0), seed=0)
     for parameter in weights.parameters():
@@ -133,14 +90,3 @@ def test_a_layer_adds_its_updates_as_peft_does(transformer: FluxTransformer2DMod
         if isinstance(module, FusedLora):
             module.__class__ = Linear
     assert torch.allclose(output(transformer), ours, atol=1e-5)
-
-
-def test_a_layer_leaves_dropout_to_peft(transformer: FluxTransformer2DModel) -> None:
-    add_learned(transformer, Lora(rank=2), seed=0)
-    layer = transformer.transformer_blocks[0].attn.to_q
-    layer.lora_B[LEARNED].weight.data += 1
-    x = torch.ones(1, 4, layer.in_features)
-    plain = layer(x)
-    layer.lora_dropout[LEARNED] = torch.nn.Dropout(1.0).train()
-    assert torch.equal(layer(x), layer.base_layer(x))
-    assert not torch.equal(layer(x), plain)
