@@ -209,6 +209,7 @@ def _submit_again(path: Path, choices: "Choices", umask: int, *, rerun: bool = F
 
 def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequest":
     """Resolve what `plan` and `submit` are asked about."""
+    from configs.errors import ConfigError
     from configs.grid.study_file import is_study
     from launch.slurm.flags import parse_flags
     from launch.submit.run import run_request
@@ -216,6 +217,13 @@ def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequ
     from runs.folder import is_run
     from runs.study_folder import is_study_folder
 
+    given = {"--vary": options.vary, "--seeds": options.seeds, "--resume": options.resume}
+    given["--repeats"] = options.repeats != 1
+    if wrong := [flag for flag, value in given.items() if value]:
+        raise ConfigError(
+            f"{options.source}: {wrong[0]} is for a batch script; of a config write key=v1,v2, "
+            "seed=0,1,2 or repeats=3"
+        )
     source, overrides = options.source, options.overrides
     words = [f"--partition={options.partition}"] if options.partition else []
     flags = parse_flags([*words, *options.flags], source="after --")

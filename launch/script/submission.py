@@ -135,7 +135,7 @@ class ScriptSubmission:
     def shown(self) -> list[str]:
         """Return what is submitted: the flags that are added, and each copy as a diff."""
         request = self.request
-        lines = [shlex.join(["sbatch", *request.added, *request.flags, *self._words()])]
+        lines = [f"sbatch {shlex.join([*request.added, *request.flags, *self._words()])}"]
         lines += [f"added: {flag}" for flag in request.added] or ["added: no flag"]
         for run in self.runs:
             own = request.text.splitlines(keepends=True)

@@ -29,11 +29,11 @@ def test_these_are_all_its_flags() -> None:
         ],
         "plan": [
             "--all", "--help", "--json", "--new", "--no-forecast", "--partition",
-            "--rates", "--script", "--site", "-h",
+            "--rates", "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
         ],
         "submit": [
             "--force", "--help", "--local", "--new", "--no-forecast", "--partition",
-            "--shell", "--site", "--yes", "-h",
+            "--repeats", "--resume", "--seeds", "--shell", "--site", "--vary", "--yes", "-h",
         ],
         "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],

@@ -88,16 +88,12 @@ def test_a_run_in_part_of_another_user_is_neither_resumed_nor_cancelled(
     assert (run.metrics_file.read_bytes(), run.attempts()) == (before, [])
 
 
-def test_no_engine_and_no_program_runs_for_another_user(
-    launch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_engine_runs_for_another_user(launch, capsys: pytest.CaptureFixture[str]) -> None:
     run = own_run(launch)
     run.attempt(1).mkdir()
     give_away(run.path)
-    for words in ([str(run.path)], ["run", str(run.attempt(1))]):
-        main = runs if words[0] == "run" else train
-        assert main(words) == 2
-        assert "belongs to another user" in capsys.readouterr().err
+    assert train([str(run.path)]) == 2
+    assert "belongs to another user" in capsys.readouterr().err
 
 
 def test_the_task_of_an_array_runs_no_cell_of_another_user(
