@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.files import read_bytes
+from configs.files import read_text
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.load import to_tree
@@ -42,6 +42,8 @@ _OUTPUTS = (
     "--output_dir", "--output-dir", "--out_dir", "--out-dir", "--outdir", "--results_dir",
     "--results-dir", "--save_dir", "--save-dir", "--work-dir", "--logdir", "--ckpt-dir",
 )  # fmt: skip
+# Flags of the command line, which come before variables such as SBATCH_PARTITION.
+FLAGS = "flags"
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from runs.attempt.script import main; "
     "main(*sys.argv[1:])"
@@ -164,24 +166,23 @@ class ScriptSubmission:
             tree = to_tree(request.config())
             runs = [make_run(request.source.stem, tree, identity=self.identity)]
         for run, one in zip(runs, self.runs, strict=True):
-            folder = run.path / "script"
-            folder.mkdir()
+            folder, wrapper = run.path / "script", _wrapper_of(run, request.source)
+            wrapper.parent.mkdir(parents=True)
             _write(folder / FIRST, one.text)
             if request.resume is not None:
                 _write(folder / LATER, self._marked(one.text))
-            _write(folder / request.source.name, self._wrapper(run, one.exports))
-            (folder / request.source.name).chmod(0o700)
+            _write(folder / FLAGS, shlex.join([*request.added, *request.flags]))
+            _write(wrapper, self._wrapper(run, one.exports))
+            wrapper.chmod(0o700)
             scripts_folder(run).mkdir(exist_ok=True)
             record(run, "queued")
         return runs
 
     def _wrapper(self, run: RunFolder, exports: dict[str, str]) -> str:
         """Return what sbatch gets: the directives, and the call that runs the script."""
-        request = self.request
-        flags = shlex.join([*request.added, *request.flags])
         start = shlex.join([sys.executable, "-I", "-c", _START, str(ROOT), str(run.path)])
         # Unlike dash, bash -p passes every variable on, also functions such as `module`.
-        lines = ["#!/bin/bash -p", *_header(request.text), *([f"#SBATCH {flags}"] if flags else [])]
+        lines = ["#!/bin/bash -p", *_header(self.request.text)]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
         return "\n".join([*lines, f'exec {start} "$@"', ""])
 
@@ -241,7 +242,7 @@ def start_run(run: RunFolder, choices: Choices, *, umask: int) -> str:
     config = run.config()
     assert isinstance(config, Command)
     arguments = shlex.split(config.run)
-    wrapper = run.path / "script" / Path(str(config.script)).name
+    wrapper = _wrapper_of(run, Path(str(config.script)))
     environment = users_environment()
     if choices.how == "local":
         words = ["env", f"--chdir={config.folder}", str(wrapper), *arguments]
@@ -250,14 +251,19 @@ def start_run(run: RunFolder, choices: Choices, *, umask: int) -> str:
                 words, scripts_folder(run), environment=environment, umask=umask
             )
         )
-    text = read_bytes(wrapper).decode(errors="surrogateescape")
+    flags = shlex.split(read_text(run.path / "script" / FLAGS))
     answer = client.sbatch(
-        ["--parsable", str(wrapper), *arguments],
+        [*flags, "--parsable", str(wrapper), *arguments],
         folder=Path(str(config.folder)), environment=environment, umask=umask,
     )  # fmt: skip
     job = answer.split(";")[0]
-    save_script(run, job, text)
+    save_script(run, job, read_text(wrapper, errors="replace"))
     return job
+
+
+def _wrapper_of(run: RunFolder, script: Path) -> Path:
+    """Return the path of what sbatch gets: its name is the default name of the job."""
+    return run.path / "script" / "job" / script.name
 
 
 def _header(text: str) -> list[str]:

@@ -44,7 +44,7 @@ class Project:
 
     def write(self, name: str, text: str) -> Path:
         script = self.folder / name
-        script.write_bytes(text.encode())
+        script.write_bytes(text.encode(errors="surrogateescape"))
         return script
 
     def sbatch(self, script: Path, *words: str) -> str:
@@ -196,6 +196,8 @@ def test_hostile_scripts_run_as_under_sbatch(project: Project) -> None:
         "NAME|START_TIME|END_TIME)|SLURMD_|SLURM_TASK_PID|_)=' | LC_ALL=C sort\n",
         "indented.sbatch": "#!/bin/bash\n  # a comment\n\n#PBS -l walltime=1\n#SBATCH -c 2\n"
         "echo $SLURM_CPUS_PER_TASK\n",
+        "latin.sbatch": "#!/bin/bash\n# Caf\udce9\necho 'Caf\udce9'\n",
+        "slurm_script": "#!/bin/bash\necho $SLURM_JOB_NAME\n",
         "code.sbatch": "#!/bin/bash\necho x\nexit 3\n",
         "dies.sbatch": "#!/bin/bash\necho x\nkill -SEGV $$\n",
     }
@@ -302,3 +304,24 @@ def test_a_script_runs_in_a_session_of_salloc(project: Project) -> None:
     run = RunFolder(Path(answer.stdout.splitlines()[0].removeprefix("run: ")))
     assert events(run) == ["queued", "started", "done"]
     assert run.entries()[0]["slurm"]["job"]
+
+
+def test_flags_of_the_command_line_come_before_variables_and_directives(project: Project) -> None:
+    project.write(
+        "who.sbatch",
+        "#!/bin/bash\n#SBATCH --comment=directive -t 3\nscontrol show job -o $SLURM_JOB_ID\n",
+    )
+    comment = 'it\'s "mine" $(x)'
+    words = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
+             "import launch.__main__ as m; sys.exit(m.main())"]  # fmt: skip
+    variables = {"LOGS": str(project.logs), "SBATCH_PARTITION": "debug", "SBATCH_TIMELIMIT": "4"}
+    answer = project.cluster.run(
+        *words, "submit", "who.sbatch", "--", f"--comment={comment}", "--partition=high",
+        cwd=project.folder, env=project.environment | variables,
+    )  # fmt: skip
+    job = answer.stdout.splitlines()[1].removeprefix("job: ")
+    project.cluster.wait(job, "COMPLETED", timeout=60)
+    shown = (project.folder / f"slurm-{job}.out").read_text()
+    assert f"Comment={comment} " in shown
+    assert " Partition=high " in shown
+    assert " TimeLimit=00:04:00 " in shown
