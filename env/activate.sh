@@ -3,11 +3,9 @@
 #   source env/activate.sh
 
 _activate() {
-  local root name
-  # A batch script of the user's gets these back (launch/script/environment.py).
-  for name in PYTHONPATH PYTHONSAFEPATH VIRTUAL_ENV OMP_NUM_THREADS LOGS UMASK TRUSTED SITE AI_TOOLKIT; do
-    [[ -n ${ACTIVATED-} || -z ${!name+set} ]] || export "BEFORE_$name=${!name}"
-  done
+  local root name before=''
+  # A batch script of the user's gets its own environment back (launch/script/environment.py).
+  [[ -n ${ACTIVATED-} ]] || before=$(env -0 | gzip -9 | base64 -w 0)
   root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || return
   # shellcheck source=env/site.sh
   source "$root/env/site.sh" || return
@@ -35,6 +33,10 @@ _activate() {
   for name in "${OWN[@]}"; do
     export "ACTIVATED_$name=${!name-}"
   done
+  if [[ -n $before ]]; then
+    ACTIVATED_AFTER=$(env -0 | gzip -9 | base64 -w 0)
+    export ACTIVATED_AFTER ACTIVATED_BEFORE=$before
+  fi
 }
 
 _activate

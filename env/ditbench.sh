@@ -105,5 +105,5 @@ if [[ $part == train || $part == finetune ]] &&
   exit 2
 fi
 # Do not import a folder named train/ from the current directory.
-export PYTHONSAFEPATH=1
+export ACTIVATED_SAFEPATH=${PYTHONSAFEPATH-} PYTHONSAFEPATH=1
 exec python -m "$part" "$@"

@@ -1,37 +1,40 @@
 """The environment of the user's shell, as it was before ditbench was activated in it."""
 
+import base64
+import gzip
 import os
-import sys
 from collections.abc import Mapping
 
-from runs.folder import ROOT
 from runs.slurm_env import first_environment
-
-# What env/activate.sh and env/ditbench.sh set, with the value of the user's kept as BEFORE_NAME.
-_SET = (
-    "PYTHONPATH", "PYTHONSAFEPATH", "VIRTUAL_ENV", "VIRTUAL_ENV_PROMPT", "OMP_NUM_THREADS",
-    "LOGS", "UMASK", "TRUSTED", "SITE", "AI_TOOLKIT", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME",
-)  # fmt: skip
 
 
 def users_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that a batch script gets, those of ditbench removed or put back."""
+    """Return the variables that a batch script gets: those of its user.
+
+    env/activate.sh keeps all variables as they were before and after it. What still has its value
+    after it gets that before it; of a list that has grown since, such as PATH, the middle does.
+    """
     now = dict(first_environment() if given is None else given)
-    if now.pop("ACTIVATED", None) is None:
-        return now
-    for name in _SET:
-        before = now.pop(f"BEFORE_{name}", None)
-        if before is not None:
-            now[name] = before
-        elif _is_ours(name, now.get(name, "")):
-            now.pop(name, None)
-    ours = os.path.join(sys.prefix, "bin")
-    now["PATH"] = os.pathsep.join(one for one in now["PATH"].split(os.pathsep) if one != ours)
-    return {name: value for name, value in now.items() if not name.startswith("ACTIVATED_")}
+    before, after = (_unpacked(now.pop(f"ACTIVATED_{when}", "")) for when in ("BEFORE", "AFTER"))
+    # env/ditbench.sh sets this one after the activation.
+    if (safe_path := now.get("ACTIVATED_SAFEPATH")) is not None:
+        del now["PYTHONSAFEPATH"]
+        now |= {"PYTHONSAFEPATH": safe_path} if safe_path else {}
+    for name in before.keys() | after.keys():
+        was, set_to = before.get(name), after.get(name)
+        if was == set_to or (name in now and set_to is None):
+            continue
+        if now.get(name) != set_to:
+            if was is not None and set_to is not None and name in now:
+                now[name] = now[name].replace(set_to, was)
+        elif was is None:
+            del now[name]
+        else:
+            now[name] = was
+    return {name: value for name, value in now.items() if not name.startswith("ACTIVATED")}
 
 
-def _is_ours(name: str, value: str) -> bool:
-    """Return whether a variable still has the value that the activation gave it."""
-    if name == "OMP_NUM_THREADS":
-        return value == str(len(os.sched_getaffinity(0)))
-    return name != "PYTHONPATH" or value == str(ROOT)
+def _unpacked(text: str) -> dict[str, str]:
+    content = gzip.decompress(base64.b64decode(text)) if text else b""
+    pairs = (os.fsdecode(pair).partition("=") for pair in content.split(b"\0"))
+    return {name: value for name, equals, value in pairs if equals}

@@ -119,3 +119,19 @@ def test_only_the_executor_imports_submitit() -> None:
     files = (ROOT / "launch").rglob("*.py")
     found = [file for file in files if any(word in file.read_text() for word in imports)]
     assert found == [ROOT / "launch" / "slurm" / "executor.py"]
+
+
+def test_flags_of_batch_scripts_are_refused_for_a_config(launch) -> None:
+    for words in (["--vary", "--lr=1,2"], ["--seeds", "3"], ["--repeats", "3"], ["--resume", "x"]):
+        for command in ("plan", "submit"):
+            code, out, err = launch(command, "configs/pretrain/digits.yaml", *words)
+            assert (code, out) == (2, "")
+            assert f"{words[0]} is for a batch script" in err
+
+
+def test_the_config_of_a_batch_script_is_not_submitted(launch, tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("kind: command\nrun: a\n")
+    for words in ([], ["params.lr=1,2"]):
+        code, out, err = launch("submit", tmp_path / "my.yaml", *words)
+        assert (code, out) == (2, "")
+        assert "submit the script itself: ditbench submit SCRIPT" in err
