@@ -4,7 +4,7 @@
 
 By default: what images with torch, numpy, Pillow, PyYAML, safetensors and pytest lack.
 `--bare` adds these for an image with torch alone; `--optional` adds what single pieces need
-(diffusers and peft, torchao). Versions are those of env/requirements.txt, for x86-64.
+(diffusers and peft, torchao). Versions are those of env/, for x86-64.
 """
 
 import argparse
@@ -63,7 +63,9 @@ def main(arguments: list[str]) -> int:
 
 def pinned(names: tuple[str, ...]) -> list[str]:
     """Return the requirements of env/ for some packages. Raise `KeyError` for another one."""
-    files = (ROOT / "env" / name for name in ("requirements.txt", "requirements-dev.txt"))
+    files = (
+        ROOT / "env" / name for name in ("light.txt", "requirements.txt", "requirements-dev.txt")
+    )
     lines = [line for file in files for line in file.read_text().splitlines() if "==" in line]
     versions = {line.partition("==")[0]: line for line in lines}
     return [versions[name] for name in names]
