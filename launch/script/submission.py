@@ -10,7 +10,6 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,20 +98,28 @@ class ScriptSubmission:
                 "script, which would be a copy; use $SLURM_SUBMIT_DIR"
             )
 
-    def _check_outputs(self) -> None:
-        """Raise `ConfigError` if all runs are told one folder to write to."""
+    def _check_outputs(self) -> list[str]:
+        """Raise `ConfigError` if all runs are told one folder to write to; warn if none is told."""
         request = self.request
-        for name in _OUTPUTS if len(self.runs) > 1 else ():
-            with suppress(ConfigError):
+        if len(self.runs) == 1:
+            return []
+        for name in _OUTPUTS:
+            try:
                 value = present_value(request.text, name, path=request.source)
-                if value and name not in request.names.values() and "$" not in value:
-                    break
-        else:
-            return
-        raise ConfigError(
-            f"{request.source}: all runs would write to {name} {value}; give each its own folder: "
-            f"--vary {name}={value}/{{run}}"
-        )
+            except ConfigError:
+                # Not plain text, so that it may differ between the runs.
+                return []
+            if name in request.names.values():
+                return []
+            if value:
+                raise ConfigError(
+                    f"{request.source}: all runs would write to {name} {value}; give each its own "
+                    f"folder: --vary {name}={value}/{{run}}"
+                )
+        return [
+            "all runs share the working directory, and no flag of the script says where it writes: "
+            "files of one name overwrite each other"
+        ]
 
     def _check_cluster(self) -> list[str]:
         """Let sbatch judge the script itself."""
