@@ -105,13 +105,13 @@ class ScriptSubmission:
             return []
         for name in _OUTPUTS:
             try:
-                value = present_value(request.text, name, path=request.source)
+                told = {present_value(one.text, name, path=request.source) for one in self.runs}
             except ConfigError:
                 # Not plain text, so that it may differ between the runs.
                 return []
-            if name in request.names.values():
+            if len(told) > 1:
                 return []
-            if value:
+            if value := told.pop():
                 raise ConfigError(
                     f"{request.source}: all runs would write to {name} {value}; give each its own "
                     f"folder: --vary {name}={value}/{{run}}"
