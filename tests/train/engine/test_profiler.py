@@ -42,7 +42,6 @@ def test_every_rank_writes_a_trace_with_the_parts_of_a_step(
     calls = {row["region"]: row["calls"] for row in found["regions"]}
     parts = ("data", "copy", "forward", "backward", "optimizer", "ema")
     assert {calls[part] for part in parts} == {3}
-    assert calls["communication"] > 0
     assert any(row["operation"] == "aten::addmm" for row in found["operations"])
 
 
