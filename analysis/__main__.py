@@ -83,7 +83,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
     """Return the parser; only the module of the command in `arguments` is imported, for speed."""
     plain = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        prog="ditbench analysis", description=__doc__, epilog=EXAMPLES, formatter_class=plain
+        prog="ditbench", description=__doc__, epilog=EXAMPLES, formatter_class=plain
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, text in COMMANDS.items():

@@ -1,4 +1,4 @@
-"""What a comparison asks of runs beside their records: seed, nodes, times, and repeats."""
+"""Facts of a run that a comparison needs beside its records: seed, nodes, times and repeats."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations

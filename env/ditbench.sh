@@ -54,6 +54,7 @@ renamed() {
     formats\ *) echo runs --formats ;;
     'train gns') echo train noise ;;
     site\ *) echo report --folder ;;
+    figure\ *) echo loss --plot ;;
     schema\ *) echo show pretrain ;;
   esac
 }

@@ -39,7 +39,7 @@ drawn=$(echo "$LOGS"/infer-*)
 
 echo
 echo "== what was learned?"
-python -m analysis cells "$run" "$drawn" --of validation_gain
+python -m analysis cells "$run" --of validation_gain
 python -m analysis report "$run" "$drawn" --title "LoRA of a tiny Flux" --out "$LOGS/report.html" >/dev/null
 
 echo

@@ -15,7 +15,7 @@ from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speed_contr
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, scaled
-from analysis.stats.summary import mean_of
+from analysis.stats.mean import mean_of
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml

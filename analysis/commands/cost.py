@@ -36,6 +36,9 @@ def run(args: argparse.Namespace) -> int:
     put(rows, args, json={"runs": rows, "hours": ledger})
     title = "hours by purpose (queue and hold are not part of the allocated hours)"
     put_more(ledger, args, title=title)
+    if unknown := [row["run"] for row in rows if row["gpu_hours"] is None]:
+        of = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1} more"
+        remark([f"{of}: GPU-hours unknown: no start and end, or no number of GPUs, is recorded"])
     remark(
         f"{row['run']}: no rate for {row['gpu'] or 'an unknown GPU'}"
         for row in rows

@@ -16,8 +16,8 @@ from analysis.gradient_noise.records import (
     parse_records,
 )
 from analysis.stats.intervals import Floats
+from analysis.stats.mean import MIN_VALUES
 from analysis.stats.noise_scale import GramSums, concatenate
-from analysis.stats.summary import MIN_VALUES
 from configs.errors import ConfigError, Unreadable
 from configs.load import flatten
 from runs.folder import RunFolder

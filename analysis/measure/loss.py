@@ -13,7 +13,7 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats
-from analysis.stats.summary import MIN_VALUES, Mean, effective_number, mean_of, trend
+from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
 from analysis.verdict import against_first
 from configs.errors import Unreadable
 
@@ -34,7 +34,7 @@ _HIGHER = ("accuracy", "recognised")
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What of runs is compared: `of` over the axis `by`, from `after` on, within `margin`."""
+    """The quantity `of` over the axis `by`, from `after` on, compared within `margin`."""
 
     of: str = "loss"
     by: str = "step"

@@ -13,7 +13,7 @@ from analysis.measure.speed import SPEED, Arm, MeasuredRate, measure_rate, speed
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
-from analysis.stats.summary import Mean
+from analysis.stats.mean import Mean
 from analysis.verdict import against_first
 from configs.schema import KINDS, tagged
 

@@ -21,8 +21,9 @@ from analysis.stats.contrast import (
     refused,
 )
 from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.mean import MIN_VALUES, Mean
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
-from analysis.stats.summary import MIN_SEGMENT, MIN_VALUES, Mean, Summary, ratio_of_means, summarise
+from analysis.stats.summary import MIN_SEGMENT, Summary, ratio_of_means, summarise
 
 SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
 # A rate whose interval reaches further than this share of it is undetermined.

@@ -74,7 +74,7 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pages:
-    """What the pages of a report share; `images` collects the files of a folder."""
+    """Settings shared by the pages of a report; `images` collects the files of a folder."""
 
     record: ReportRecord
     out: Path

@@ -14,8 +14,8 @@ from typing import Literal
 import numpy as np
 
 from analysis.stats.intervals import Floats
+from analysis.stats.mean import Mean
 from analysis.stats.sequential import CommonVariance
-from analysis.stats.summary import Mean
 
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
@@ -33,7 +33,7 @@ NODE_SCATTER = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """What is compared: a positive number of each run, taken over a `stretch` of it.
+    """The compared quantity: a positive number of each run, taken over a `stretch` of it.
 
     Ratios within `margin` of 1 are the same. `seed_scatter` is what two seeds of one recipe
     typically differ by (a standard deviation of logs): two single runs that differ by no more than

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.summary import MIN_VALUES, effective_number
+from analysis.stats.mean import MIN_VALUES, effective_number
 
 # Fewer rows do not show their autocorrelation, and count as independent.
 FEWEST_CORRELATED = 30

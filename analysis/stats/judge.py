@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from analysis.stats.contrast import Contrast, Quantity, Unit, Word, is_within
 from analysis.stats.intervals import Estimate
-from analysis.stats.summary import Mean
+from analysis.stats.mean import Mean
 
 HOLDS_ONE = "the interval holds 1"
 ONE_RECIPE = "nothing known differs between them: runs of one recipe scatter, too"

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.stats.contrast import Contrast, one_sample, refused
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import Judgement, judge
-from analysis.stats.summary import Mean
+from analysis.stats.mean import Mean
 from analysis.study.cells import METRICS, Levels, StudyRuns
 from analysis.verdict import verdict_fields
 

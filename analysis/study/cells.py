@@ -12,7 +12,7 @@ from analysis.observations import overlap
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Quantity
 from analysis.stats.intervals import Estimate
-from analysis.stats.summary import mean_of
+from analysis.stats.mean import mean_of
 from configs.schema.training import Optimizer
 from runs.records import is_number, starts
 

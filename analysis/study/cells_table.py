@@ -84,8 +84,8 @@ def _image_seconds(arm: Arm) -> dict[str, float | None]:
 
 
 def _early_ends(arm: Arm) -> str | None:
-    """Return why repeats ended before their last step."""
-    states = [run.log.state for run in arm.runs if not run.log.state.is_done]
+    """Return why repeats ended before their last step; a log without events does not tell."""
+    states = [run.log.state for run in arm.runs if run.log.events and not run.log.state.is_done]
     reasons = ["not ended" if one.is_started else one.reason or one.name for one in states]
     return ", ".join(dict.fromkeys(reasons)) or None
 

@@ -113,6 +113,7 @@ def test_every_command_is_reached(one: Path) -> None:
         ("ablation x", "cells --ablation"), ("analysis decide x", "cells --decided"),
         ("time-to-target x", "target"), ("cbs x", "target --critical-batch"), ("gns x", "noise"),
         ("analysis site x", "report --folder"), ("train gns x", "train noise"),
+        ("figure loss x", "loss --plot"),
     ],
 )  # fmt: skip
 def test_an_old_name_is_answered_by_the_new_one(old: str, new: str, one: Path) -> None:

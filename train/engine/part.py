@@ -8,7 +8,7 @@ Fields = dict[str, Any]
 
 
 class Part:
-    """What a training does beside its steps: an average, a measurement, samples, a profile.
+    """Work of a training beside its steps: an average, a measurement, samples, a profile.
 
     Every method does nothing by default. The loop calls `before` and `after`, the step calls the
     others. All are collective: every rank calls the same methods of the same parts, in the order of

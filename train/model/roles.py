@@ -1,4 +1,4 @@
-"""What a layer of a network says about itself, for all that treats its layers differently.
+"""The role of a layer in its network, for all code that treats layers differently.
 
 Tensor parallelism, Muon, muP and float8 ask the layers; none of them knows an architecture.
 """

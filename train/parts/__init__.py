@@ -1,4 +1,4 @@
-"""What a pretraining does beside its steps: each module here makes one part, or none.
+"""Parts of a pretraining beside its steps: each module here makes one part, or none.
 
 A module has `make(training) -> Part | None`, and `prepare(attempt)` if something must happen before
 the network has its weights. No other module names them: to add a part, add a file
@@ -20,7 +20,7 @@ from train.pretrain.train_state import TrainState
 
 @dataclass(frozen=True, kw_only=True)
 class Pretraining:
-    """What a part may use: the `context` and the state of a training, and its data.
+    """The `context`, the state of a training and its data, which a part may use.
 
     `source` are all examples, `images` are those to train on.
     """

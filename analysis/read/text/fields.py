@@ -81,7 +81,7 @@ class Field:
 
     @property
     def key(self) -> tuple[str, str, str, bool]:
-        """What identifies the field among those of its kind of line."""
+        """The key of the field among those of its kind of line."""
         named = key_of(self.name) or " ".join(self.context.split())
         return named, self.form, self.unit.strip(), self.total is not None
 

@@ -34,7 +34,7 @@ _WORDS_OF_STEP = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """What a trainer means by names that others use differently.
+    """The meanings that a trainer gives to names that others use differently.
 
     `mark` is found in its lines; `names` gives columns with units by the words of a name, and by
     the unit after a colon for a value without a name.

@@ -31,6 +31,13 @@ def test_gpu_hours_are_ranks_times_wall_time(cost):
     assert "money" not in found["a"]
 
 
+def test_a_log_without_times_has_no_gpu_hours_and_says_so(tmp_path, capsys):
+    log = tmp_path / "a.log"
+    log.write_text("".join(f"step {step} loss {1 / step:.4f}\n" for step in range(1, 50)))
+    assert main(["cost", str(log)]) == 0
+    assert "a.log: GPU-hours unknown" in capsys.readouterr().err
+
+
 def test_money_is_by_the_longest_name_that_fits(cost):
     rates = "A100: 2\nA100-SXM4-80GB: 3.0\n"
     found, _ = cost(

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.judge import holm, judge
-from analysis.stats.summary import Mean
+from analysis.stats.mean import Mean
 
 SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
 LOSS = Quantity(name="loss", better="lower", stretch="last tenth", margin=0.01, seed_scatter=0.02)

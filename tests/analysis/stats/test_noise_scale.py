@@ -11,6 +11,7 @@ from scipy.signal import lfilter
 
 from analysis.gradient_noise.records import gram_sums_from_norms
 from analysis.stats.intervals import Floats
+from analysis.stats.mean import mean_of
 from analysis.stats.noise_scale import (
     DETERMINED,
     UNDETERMINED,
@@ -18,7 +19,6 @@ from analysis.stats.noise_scale import (
     jackknife,
     noise_scale,
 )
-from analysis.stats.summary import mean_of
 from configs.noise_scale import noise_of
 
 D, SIGMA = 6, 1.0

@@ -11,14 +11,8 @@ from analysis.measure.speed import measure_rate
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.intervals import Floats
-from analysis.stats.summary import (
-    autocorrelation_time,
-    lasting_change,
-    mean_of,
-    ratio_of_means,
-    summarise,
-    warmup_end,
-)
+from analysis.stats.mean import autocorrelation_time, mean_of
+from analysis.stats.summary import lasting_change, ratio_of_means, summarise, warmup_end
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, durations, generate_run
 

@@ -1,0 +1,181 @@
+"""The mean of a noisy, autocorrelated series with its error, over whole periods if it has one."""
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from analysis.stats.intervals import Estimate, Floats
+
+SOKAL_WINDOW = 5.0
+# Fewer values have a mean, but no interval.
+MIN_VALUES = 10
+# An interval never counts on more than is sure: a series has at least so many independent values.
+FEWEST_EFFECTIVE = 2.0
+# Standard errors that the estimated lag-1 autocorrelation is raised by: an interval that is too
+# wide costs some power, one that is too narrow is wrong.
+CAUTION = 0.25
+# How alike a periodic series is after a period (as an autocorrelation), and its shortest period.
+PERIODIC, SHORTEST_PERIOD = 0.85, 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mean:
+    """A mean with its standard error, and the degrees of freedom of that; no error: no interval."""
+
+    value: float
+    error: float | None = None
+    freedom: float = 1.0
+
+    def estimate(self) -> Estimate:
+        """Return the mean with Student's 95 % interval."""
+        if self.error is None:
+            return Estimate(value=self.value)
+        half = self.half_width
+        return Estimate(value=self.value, low=self.value - half, high=self.value + half)
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of Student's 95 % interval, without end if there is no error."""
+        return math.inf if self.error is None else float(stdtrit(self.freedom, 0.975)) * self.error
+
+    def widened(self, by: float) -> "Mean":
+        """Return the mean with an interval that reaches `by` further on both sides."""
+        if self.error is None or by == 0:
+            return self
+        return replace(self, error=self.error + by / float(stdtrit(self.freedom, 0.975)))
+
+    def p_value(self) -> float:
+        """Return the probability of a mean so far from 0 if the true one is 0."""
+        if self.error is None:
+            return 1.0
+        if self.error == 0:
+            return float(self.value == 0)
+        return float(2 * stdtr(self.freedom, -abs(self.value / self.error)))
+
+
+def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
+    """Return the number of values that count as one: 1 + 2 (sum of autocorrelations), at least 1.
+
+    The sum stops at the first lag that exceeds `SOKAL_WINDOW` times the running result (Sokal
+    1997, "Monte Carlo methods in statistical mechanics", section 3). Each of the `fitted`
+    coefficients removed from the series (usually the mean alone) lowers every lag by about
+    result/n; the result corrects for that.
+    """
+    n = len(series)
+    centred = series - series.mean()
+    spectrum = np.fft.rfft(centred, 1 << (2 * n - 1).bit_length())
+    covariance = np.fft.irfft(np.abs(spectrum) ** 2)[:n]
+    if covariance[0] <= 0:
+        return 1.0
+    running = 2 * np.cumsum(covariance / covariance[0]) - 1
+    beyond = np.arange(n) >= SOKAL_WINDOW * running
+    window = int(np.argmax(beyond)) if beyond.any() else n - 1
+    lags = fitted * (2 * window + 1)
+    if lags >= n:
+        return float(n)
+    return max(1.0, float(running[window]) / (1 - lags / n))
+
+
+def lag_one_time(series: Floats) -> float:
+    """Return the autocorrelation time of a first-order autoregression with the series' lag 1.
+
+    The estimate is corrected for its bias (Marriott and Pope 1954) and raised by `CAUTION` standard
+    errors: for short series the sum over lags is too short.
+    """
+    n, centred = len(series), series - series.mean()
+    variance = float(centred @ centred)
+    if variance <= 0:
+        return 1.0
+    lag = float(centred[1:] @ centred[:-1]) / variance
+    lag += (1 + 3 * lag) / n + CAUTION / math.sqrt(n)
+    return (1 + lag) / (1 - lag) if lag < 1 else float(n) if lag >= 1 else 1.0
+
+
+def effective_number(noise: Floats, *, fitted: int = 1) -> float:
+    """Return how many independent values a series counts as, for the error of its mean."""
+    time = max(1.0, autocorrelation_time(noise, fitted=fitted), lag_one_time(noise))
+    return max(len(noise) / time, FEWEST_EFFECTIVE)
+
+
+def mean_of(series: Floats, *, trend_terms: int = 1) -> Mean:
+    """Return the mean of a series of autocorrelated values, without an error for fewer than ten.
+
+    With more `trend_terms` its noise is the scatter about a trend in 1, t, t^2 and log t, so that a
+    smooth drift does not count as noise.
+    """
+    n, mean = len(series), float(series.mean())
+    if n < MIN_VALUES:
+        return Mean(value=mean)
+    if trend_terms == 1 and (period := period_of(series)):
+        return _mean_of_cycles(series, period)
+    noise = series - trend(series, terms=trend_terms)
+    effective = effective_number(noise, fitted=trend_terms)
+    variance = float(noise @ noise) / max(n - trend_terms, 1)
+    # The scatter about a mean that few independent values determine is too small by this factor.
+    variance /= max(1 - 1 / effective, 0.5)
+    error = math.sqrt(variance / effective)
+    return Mean(value=mean, error=error, freedom=max(effective - 1, 1.0))
+
+
+def period_of(series: Floats) -> int | None:
+    """Return the period of a series that repeats itself, as by a save at each tenth record.
+
+    It has to be as alike after a period as `PERIODIC` says, and unlike after half of one, so that a
+    slow change is no period.
+    """
+    n, centred = len(series), series - series.mean()
+    power = np.abs(np.fft.rfft(centred, 1 << (2 * n - 1).bit_length())) ** 2
+    covariance = np.fft.irfft(power)[:n] / (n - np.arange(n))
+    if covariance[0] <= 0 or n < 3 * SHORTEST_PERIOD:
+        return None
+    alike = covariance / covariance[0]
+    lags = np.arange(SHORTEST_PERIOD, n // 3 + 1)
+    found = lags[alike[lags] > PERIODIC]
+    if not len(found):
+        return None
+    # The first such lag climbs to the peak.
+    period = int(found[0])
+    while period < n // 3 and alike[period + 1] > alike[period]:
+        period += 1
+    return period if alike[period // 2] < 1 - PERIODIC else None
+
+
+def _mean_of_cycles(series: Floats, period: int) -> Mean:
+    """Return the mean over whole periods, with an error from the scatter about the period.
+
+    Where a series begins and ends within a period adds to its error, as a uniform deviation does.
+    """
+    cycle, noise = _cycle_and_noise(series, period)
+    freedom = len(series) - period
+    error = math.sqrt(float(noise @ noise) / freedom / effective_number(noise))
+    edge = float(np.ptp(np.cumsum(cycle - cycle.mean()))) / len(series) / math.sqrt(12)
+    return Mean(value=float(cycle.mean()), error=math.hypot(error, edge), freedom=float(freedom))
+
+
+def _cycle_and_noise(series: Floats, period: int) -> tuple[Floats, Floats]:
+    """Return the mean at each place of the period, and the series [n] about that."""
+    phase = np.arange(len(series)) % period
+    cycle = np.array([series[phase == place].mean() for place in range(period)])
+    return cycle, series - cycle[phase]
+
+
+def trend(series: Floats, *, terms: int) -> Floats:
+    """Return the least-squares trend [n] in the first of 1, t, t^2 and log t."""
+    t = np.arange(1, len(series) + 1) / len(series)
+    basis = np.stack([np.ones(len(series)), t, t**2, np.log(t)][:terms], axis=1)
+    return np.asarray(basis @ np.linalg.lstsq(basis, series, rcond=None)[0])
+
+
+def without_period(series: Floats) -> tuple[float, Floats]:
+    """Return the mean over whole periods, and the series [n] without what comes each period.
+
+    What is left is scaled up for the values of the period that were fitted to it.
+    """
+    period = period_of(series)
+    if period is None:
+        return float(series.mean()), series
+    cycle, noise = _cycle_and_noise(series, period)
+    n, mean = len(series), float(cycle.mean())
+    return mean, mean + noise * math.sqrt(n / (n - period))
