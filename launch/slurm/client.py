@@ -65,7 +65,9 @@ def version() -> str | None:
     return found[0] if found else None
 
 
-def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, text: str | None = None, timeout_s: float | None = _PATIENCE_S
+) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm without the conflicting variables, `text` on its stdin.
 
     Raise `NoSlurm` if it is not installed, `Refused` if it does not answer in 2 minutes.
@@ -79,7 +81,7 @@ def run(*command: str, text: str | None = None) -> subprocess.CompletedProcess[s
             env=environment,
             input=text,
             capture_output=True,
-            timeout=_PATIENCE_S,
+            timeout=timeout_s,
             encoding="utf-8",
             errors="replace",
         )
@@ -226,6 +228,12 @@ def waits_s(partition: str | None) -> dict[str, list[float]]:
             for gpu in re.findall(r"gres/gpu:([^=]+)=", resources):
                 found[gpu].append(times[1] - times[0])
     return found
+
+
+def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in a job of its own on one node; give up after half an hour in the queue."""
+    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=10")
+    return run("srun", *flags, *own, *command, timeout_s=None)
 
 
 def submit_text(text: str, *flags: str) -> str:
