@@ -150,6 +150,8 @@ def real_row(groups: dict[str, Any]) -> dict[str, Any]:
     depths = {name: stack.depth for name, stack in stacks_of(config, layout).items()}
     found = cost.memory(layout.micro_batch, 1, depths)
     held = found.parameters + found.optimizer + found.average
+    # Past its limit of graphs for one function, torch.compile would run the real blocks eagerly.
+    torch._dynamo.reset()
     added, whole_s = _timed(lambda: allocated_bytes(config, layout))
     return {
         "images": layout.micro_batch,
