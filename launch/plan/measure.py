@@ -23,6 +23,9 @@ exec 2>&1
 root=$1 ranks=$2
 shift 2
 source "$root/env/activate.sh" || exit
+# As in a job: torchrun sets 1 for several ranks, and activate.sh all cores for each.
+threads=$(($(env -u OMP_NUM_THREADS nproc) / ranks))
+export OMP_NUM_THREADS=$((threads > 0 ? threads : 1))
 cd "$root" && exec torchrun --standalone --nproc-per-node="$ranks" -m train measure "$@"
 """
 

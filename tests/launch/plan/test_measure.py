@@ -38,3 +38,15 @@ def test_a_run_without_gpus_is_measured_here(monkeypatch: pytest.MonkeyPatch) ->
 def test_several_nodes_are_not_measured() -> None:
     (line,) = measure(subject("resources.nodes=2"))
     assert (line.level, line.fix) == ("warn", "resources.nodes=1")
+
+
+def test_ranks_share_the_cores_as_in_a_job(tmp_path: Path) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "activate.sh").write_text(
+        'torchrun() { echo "$OMP_NUM_THREADS"; }\nexec() { "$@"; }\nexport OMP_NUM_THREADS=99\n'
+        'nproc() { echo "${OMP_NUM_THREADS:-8}"; }\nenv() { unset OMP_NUM_THREADS; "${@:3}"; }\n'
+    )
+    for ranks, threads in ((2, "4"), (16, "1")):
+        words = ["bash", "-c", module._RUN, "bash", str(tmp_path), str(ranks), "CONFIG"]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        assert done.stdout == f"{threads}\n"
