@@ -137,7 +137,7 @@ class Muon(LocalAdamW):
                 whole = whole.full_tensor() if isinstance(whole, DTensor) else whole
                 if number // own == rank:
                     mine.append(split_heads(whole.to(self._dtype), heads))
-            found = some[0].new_zeros((own, *some[0].shape), dtype=self._dtype)
+            found = local_part(some[0]).new_zeros((own, *some[0].shape), dtype=self._dtype)
             if mine:
                 done = orthogonalized(torch.stack(mine))
                 for place, matrices in zip(found, done, strict=False):
