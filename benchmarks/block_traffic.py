@@ -36,7 +36,7 @@ from benchmarks.lowering import Kernel, kernels
 from benchmarks.peer import diffusers_dit
 from configs.load import resolve
 from configs.schema import Pretrain
-from train.forecast.fake_gpu import gpu_autocast
+from train.cost.fake_gpu import gpu_autocast
 from train.model.attention import Attention, attend, rotate
 from train.model.build import build_network
 
@@ -163,7 +163,7 @@ def _eager_bytes(config: Pretrain, name: str, images: int, tokens: int) -> int:
 class _OperationBytes(TorchDispatchMode):
     """Counts the bytes that operations read and write, without views, products and attention.
 
-    `empty_like` stands for the fused RMS norm (`train/forecast/fake_gpu.py`).
+    `empty_like` stands for the fused RMS norm (`train/cost/fake_gpu.py`).
     """
 
     _FREE = ("mm", "addmm", "bmm", "empty", "new_empty", "detach", "device", "_unsafe_view")

@@ -28,16 +28,12 @@ class Peaks(KeyGroup):
 
 
 class Gpu(KeyGroup):
-    """One GPU; `names` are patterns for the model that its driver reports.
-
-    `matmul_share` of the dense peak is what matrix products of a DiT are assumed to reach.
-    """
+    """One GPU; `names` are patterns for the model that its driver reports."""
 
     names: list[str] = Field(min_length=1)
     peak_tflops: Peaks
     memory_gb: float = Field(gt=0)
     bandwidth_gb_s: float = Field(gt=0)
-    matmul_share: float = Field(default=0.63, gt=0, le=1)
 
     @field_validator("names")
     @classmethod
@@ -76,6 +72,12 @@ def find_gpu(model: str) -> Gpu | None:
         gpu for gpu in _shipped().values() if any(re.fullmatch(name, model) for name in gpu.names)
     )
     return next(matching, None)
+
+
+def short_name(model: str) -> str | None:
+    """Return the short name of the GPU whose driver reports this model name, None if unknown."""
+    gpu = find_gpu(model)
+    return next((name for name, known in _shipped().items() if known is gpu), None)
 
 
 def gpu_family(name: str) -> dict[str, Gpu]:

@@ -15,7 +15,8 @@ from runs.command import run_command
 from runs.folder import RunFolder
 
 _COMMANDS = {
-    # For `ditbench check`.
+    # For `ditbench check` and `ditbench plan`.
+    "cost": "finetune.native.cost",
     "check-data": "finetune.check_data",
     "tiny": "finetune.tiny_flux",
     "lora": "finetune.lora_files",

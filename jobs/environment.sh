@@ -6,11 +6,16 @@ set_default() { # set_default NAME VALUE
   [[ -n ${!1+set} ]] || export "$1=$2"
 }
 
-# Keep compiled kernels with the run, for its next attempt on any node. They are code, and by default
-# inductor's are in a folder of /tmp that any user of the node can make first.
+# Keep compiled kernels in the user's cache: a study compiles a network once, not once per cell. Torch's
+# own keys keep versions and GPUs apart. They are code, and by default inductor's are in a folder of
+# /tmp that any user of the node can make first. If others could write here, the run's folder is taken.
 keep_kernels() {
-  local cache=${ATTEMPT%/attempts/*}/cache
-  (umask 077 && mkdir -p "$cache")
+  local cache=${XDG_CACHE_HOME:-${HOME-}/.cache}/ditbench/kernels
+  if ! (umask 077 && mkdir -p "$cache") 2>/dev/null || [[ ! -O $cache ]] ||
+    [[ -n $(find "$cache" -maxdepth 0 -perm /022) ]]; then
+    cache=${ATTEMPT%/attempts/*}/cache
+    (umask 077 && mkdir -p "$cache")
+  fi
   set_default TORCHINDUCTOR_CACHE_DIR "$cache/inductor"
   set_default TRITON_CACHE_DIR "$cache/triton"
 }

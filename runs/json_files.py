@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required, TypeVar
 
-from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from configs.errors import ConfigError
@@ -58,16 +58,6 @@ class ArrayRows(TypedDict):
     __pydantic_config__ = _STRICT  # type: ignore[misc]
     first: int
     rows: list[NonNegativeInt]
-
-
-class MicroBatch(TypedDict):
-    """`attempts/NNN/tuned.json`: the micro batch that fits, and the setting for which it does."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-    micro_batch: PositiveInt
-    attempt: int
-    tried: dict[str, str]
-    setting: dict[str, Any]
 
 
 @cache

@@ -21,7 +21,8 @@ _COMMANDS = {
     "export": "train.weights.export",
     # For `ditbench check` and `ditbench plan`.
     "check-data": "train.data.check_data",
-    "forecast": "train.forecast.command",
+    "cost": "train.cost.command",
+    "measure": "train.cost.measure",
     "noise": "train.gradient_noise.offline",
 }
 # The module that carries out an attempt at a run of each kind.

@@ -1,12 +1,12 @@
 """Advice: the next thing to do, by rules of a few lines from the figures of a GPU."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 Figures = dict[str, dict[str, Any]]
 
 
-def advice(figures: Figures, budgets: Figures, attention_order: Sequence[str]) -> Iterator[str]:
+def advice(figures: Figures, budgets: Figures, attention: str | None) -> Iterator[str]:
     """Yield a sentence for each rule that applies."""
     for how, one in figures["resume"].items():
         if (one["losses"], one["exit_status"]) != ("equal", 0):
@@ -23,7 +23,7 @@ blocks (`train.compile`), or raise `train.micro_batch`."
         gb, predicted = one["gpu_gb"], one.get("predicted_gb")
         if gb and predicted and abs(gb / predicted - 1) > 0.1:
             yield f"{name} took {gb:.1f} GB, but {predicted:.1f} GB were predicted: mend \
-`train/forecast/memory.py`."
+`train/cost/memory.py`."
     compiled, eager = runs.get("xl-compiled"), runs.get("xl-eager")
     if compiled and (compiled["mfu"] or 1) < 0.4 and "measured" in budgets and len(budgets) > 1:
         against = budgets.get("kernels alone") or budgets["expected"]
@@ -39,10 +39,9 @@ breaks (`TORCH_LOGS=graph_breaks,recompiles`)."
     if compiled and auto and auto["images_per_s"] > 1.02 * compiled["images_per_s"]:
         yield f"Set `train.micro_batch=auto`: {auto['micro_batch']} at once are faster than 128."
     rates = {name: one["tflop_per_s"] for name, one in figures["attention"].items()}
-    first = next((name for name in attention_order if name in rates), None)
-    if first and max(rates.values()) > 1.05 * rates[first]:
+    if attention in rates and max(rates.values()) > 1.05 * rates[attention]:
         best = max(rates, key=lambda name: rates[name])
-        yield f"Attention: torch takes {first} first, but {best} is faster at this shape."
+        yield f"Attention: torch takes {attention}, but {best} is faster at this shape."
     square = figures["machine"].get("matmul bf16", {}).get("tflop_per_s", 0.0)
     products = {name: one["tflop_per_s"] for name, one in figures["gemm"].items()}
     if slow := [name for name, rate in products.items() if rate < 0.6 * square]:

@@ -53,8 +53,9 @@ def page(lines: Sequence[Line], *, name: str) -> str:
         {"piece": piece, "command": f"`{line['command']}`", "seconds": line["wall_s"]}
         for piece, line in wall.items()
     )
-    order = facts.get("attention_order", "").split(",")
-    tables["advice"] = "\n".join(f"* {one}" for one in advice(figures, budget, order))
+    tables["advice"] = "\n".join(
+        f"* {one}" for one in advice(figures, budget, facts.get("attention"))
+    )
     seconds = max((line["time"] for line in lines), default=0.0)
     commits = list(dict.fromkeys(line["commit"] for line in lines))
     return (HERE / "page.md").read_text(encoding="utf-8").format_map(

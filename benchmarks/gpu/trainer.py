@@ -31,7 +31,8 @@ from runs.attempt.close import close_attempt
 from runs.attempt.open import open_attempt
 from runs.folder import ROOT, RunFolder
 from runs.state.fold import run_state
-from train.forecast.memory import dit_memory
+from train.cost.estimate import total_bytes
+from train.cost.memory import pretrain_memory
 
 BASE = ROOT / "configs" / "pretrain" / "dummy-latents.yaml"
 # Records of a rate; the first few are a warm-up.
@@ -86,7 +87,7 @@ class Training:
 
 
 def train_rate(keys: list[str]) -> dict[str, Any]:
-    """Return the rate, MFU, memory with its forecast, shares of time, and power."""
+    """Return the rate, MFU, memory with its cost, shares of time, and power."""
     training = Training(BASE, keys)
     training.wait(lambda steps: len(steps) >= WARM_UP)
     with PowerWatch() as watch:
@@ -122,8 +123,9 @@ def steady_rate(steps: Records, *, images: int) -> dict[str, Any]:
 
 
 def predicted_gb(config: Pretrain, *, micro_batch: int) -> float:
-    """Return the forecast of a GPU's memory in GB."""
-    return dit_memory(config, divide(config, world=1, tuned=micro_batch)).total / 1e9
+    """Return the GPU's memory in GB by its cost."""
+    layout = divide(config, world=1, tuned=micro_batch)
+    return total_bytes(pretrain_memory(config, layout), layout) / 1e9
 
 
 def train_profile(keys: list[str]) -> dict[str, Any]:

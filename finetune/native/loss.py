@@ -40,7 +40,6 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     mixed = (1 - t) * batch.latent + t * batch.noise
     count, channels, height, width = mixed.shape
     device, dtype = mixed.device, mixed.dtype
-    ids = FluxPipeline._prepare_latent_image_ids(count, height // 2, width // 2, device, dtype)
     guidance = None
     if transformer.config.guidance_embeds:
         guidance = torch.full((count,), _GUIDANCE, device=device)
@@ -50,7 +49,7 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
         pooled_projections=batch.pooled,
         timestep=batch.t,
         guidance=guidance,
-        img_ids=ids,
+        img_ids=image_ids(height // 2, width // 2, device=device, dtype=dtype),
         txt_ids=torch.zeros(batch.prompt.shape[1], 3, device=device, dtype=dtype),
         return_dict=False,
     )[0]
@@ -58,6 +57,16 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
     assert channels * 4 == target.shape[2]
     errors = (predicted.float() - target).square()
     return errors.flatten(1).mean(dim=1)
+
+
+def image_ids(rows: int, columns: int, *, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return the position `[rows columns, 3]` of each token: 0, its row and its column.
+
+    Those of diffusers are made on the CPU, and their copy waits until the GPU has nothing to do.
+    """
+    row = torch.arange(rows, device=device, dtype=dtype).repeat_interleave(columns)
+    column = torch.arange(columns, device=device, dtype=dtype).repeat(rows)
+    return torch.stack([torch.zeros_like(row), row, column], dim=1)
 
 
 def _pack(latent: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
@@ -19,7 +18,7 @@ from finetune.native.encoders import fill_cache, load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
 from finetune.native.lora import ASSISTANT, LEARNED, LoraSaver, LoraWeights, add_learned
 from finetune.native.pipeline import ImagePipeline
-from finetune.native.step import LoraStep
+from finetune.native.step import LoraStep, make_optimizer
 from runs.folder import RunFolder
 from train.engine.attempt import Attempt, begin_training, run_attempt
 from train.engine.checkpoint import CheckpointState, load_newest
@@ -31,7 +30,6 @@ from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
 
 PURPOSES = ("setup", "load", "cache", "train", "data", "save", "sample", "eval")
-_EPS = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +92,7 @@ def _loop(
     config, ranks = attempt.config, attempt.ranks
     inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
     transformer = prepared.transformer
-    rates = config.optimizer
-    optimizer = torch.optim.AdamW(  # Loshchilov & Hutter 2019
-        weights.parameters(),
-        lr=rates.lr,
-        betas=(rates.beta1, rates.beta2),
-        eps=_EPS,
-        weight_decay=rates.weight_decay,
-        fused=True,
-    )
+    optimizer = make_optimizer(weights, config.optimizer)
     ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
         network=weights,

@@ -8,6 +8,7 @@ from diffusers import FluxTransformer2DModel
 from torch import Tensor
 
 from configs.schema import Finetune
+from configs.schema.finetune import LoraOptimizer
 from finetune.native.data import Batches
 from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
@@ -15,6 +16,20 @@ from finetune.native.loss import losses
 from train.engine.attempt import TrainingContext
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients, sum_gradients
+
+_EPS = 1e-6
+
+
+def make_optimizer(weights: LoraWeights, config: LoraOptimizer) -> torch.optim.AdamW:
+    """Return AdamW (Loshchilov & Hutter 2019) for the LoRA matrices `weights`."""
+    return torch.optim.AdamW(
+        weights.parameters(),
+        lr=config.lr,
+        betas=(config.beta1, config.beta2),
+        eps=_EPS,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

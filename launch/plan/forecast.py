@@ -1,22 +1,23 @@
-"""Ask `python -m train forecast` for the parameters and the GPU memory of configs."""
+"""Ask `python -m train cost`, or finetune, for the memory, parameters and step time of configs."""
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from configs.errors import ConfigError
+from configs.load import read_tree
 from runs.folder import ROOT
 
-# A cell is dropped only if its tensors alone exceed the GPU by this factor: the error of the
-# closed forms is smaller.
+# A cell is dropped only if its tensors alone exceed the GPU by this factor.
 MARGIN = 1.1
-_TIMEOUT_S = 120
+# The first words of the lines that say how far the counting is.
+_PROGRESS = "counting memory:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,42 +44,64 @@ class ForecastAnswer:
 
 
 def ask(queries: Sequence[tuple[Path, list[str]]]) -> list[ForecastAnswer]:
-    """Return an answer per query, a config with its overrides; one process answers all."""
-    if not queries:
-        return []
+    """Return an answer per query, a config with its overrides; one process answers each kind."""
+    answers: dict[int, ForecastAnswer] = {}
+    engines = [_engine(config) for config, _ in queries]
+    for engine in dict.fromkeys(engines):
+        numbers = [number for number, each in enumerate(engines) if each == engine]
+        try:
+            found = [_answer(raw) for raw in _ask([queries[number] for number in numbers], engine)]
+        except (OSError, ValueError) as error:
+            found = [ForecastAnswer(remark=str(error)) for _ in numbers]
+        answers |= zip(numbers, found, strict=True)
+    return [answers[number] for number in range(len(queries))]
+
+
+def _engine(config: Path) -> str:
+    """Return the package that trains a config, `train` if its file cannot be read."""
     try:
-        return [_answer(raw) for raw in _ask(queries)]
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        return [ForecastAnswer(remark=str(error)) for _ in queries]
+        return "finetune" if read_tree(config).get("kind") == "finetune" else "train"
+    except ConfigError:
+        return "train"
 
 
-def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
+def _ask(queries: Sequence[tuple[Path, list[str]]], engine: str) -> list[dict[str, Any]]:
     lines = [
         json.dumps({"config": str(config.absolute()), "overrides": overrides})
         for config, overrides in queries
     ]
-    with tempfile.TemporaryDirectory(prefix="ditbench-") as folder:
-        file = Path(folder) / "cells.jsonl"
-        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        done = subprocess.run(
-            [sys.executable, "-m", "train", "forecast", "--cells", file, "--json"],
+    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as answered:
+        asked.write("\n".join(lines))
+        asked.seek(0)
+        with subprocess.Popen(
+            [sys.executable, "-m", engine, "cost"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
+            stdin=asked,
+            stdout=answered,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=_TIMEOUT_S,
-        )
-    if done.returncode not in (0, 1):
-        raise ValueError((done.stderr.strip().splitlines() or ["the forecast printed nothing"])[-1])
-    answers = json.loads(done.stdout)
+        ) as process:
+            said = list(_without_progress(process.stderr))
+        if process.returncode:
+            raise ValueError((said or ["nothing was printed"])[-1].strip())
+        answered.seek(0)
+        answers = json.load(answered)
     if not isinstance(answers, list) or len(answers) != len(lines):
-        raise ValueError("the forecast answered other cells than were asked for")
+        raise ValueError("other cells were answered than were asked for")
     return answers
+
+
+def _without_progress(lines: IO[str] | None) -> Iterator[str]:
+    """Print the lines about progress, and yield the others."""
+    for line in lines or ():
+        if line.startswith(_PROGRESS):
+            print(line, end="", file=sys.stderr, flush=True)
+        else:
+            yield line
 
 
 def _answer(raw: dict[str, Any]) -> ForecastAnswer:
     if not isinstance(raw.get("gpus"), dict):
-        # An error names its line of the file of cells, which is gone.
-        error = re.sub(r"\A.*/cells\.jsonl:\d+: ", "", str(raw.get("error", "no answer")))
-        return ForecastAnswer(remark=error)
+        return ForecastAnswer(remark=str(raw.get("error", "no answer")))
     return ForecastAnswer(parameters=raw.get("parameters"), gpus=raw["gpus"])

@@ -96,9 +96,9 @@ def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> li
     unknown = len(grid.cells) - len(forecasts) + len(failed)
     remarks = [f"no memory forecast for {unknown} cells; kept"] if unknown else []
     gpus = [list(answer.gpus.values())[:1] for answer in forecasts.values()]
-    if hours := sum(gpu.get("hours", 0.0) for found in gpus for gpu in found):
+    if hours := sum(gpu.get("hours") or 0.0 for found in gpus for gpu in found):
         hours *= grid.study.repeats
-        remarks.append(f"about {hours:.2g} hours of steps and samples on all runs, by forecast")
+        remarks.append(f"about {hours:.2g} hours of steps on all runs, by forecast")
     return remarks + [f"no forecast: {remark}" for remark in failed[:1]]
 
 

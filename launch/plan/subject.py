@@ -15,6 +15,7 @@ from configs.table import Row
 from launch.plan import machine, memory
 from launch.plan.checks import forecast_checks, run_checks
 from launch.plan.forecast import ForecastAnswer
+from launch.plan.measure import measure
 from launch.plan.outlook import Cluster, Job, ask_cluster, in_words, job_rows, total
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import table
@@ -34,11 +35,12 @@ _WHEN = "about {finish} ({finish_low} to {finish_high})"
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run; `site_name` and `new` are the flags of `submit`."""
+    """A run; `site_name` and `new` are the flags of `submit`; `measures` times its steps first."""
 
     request: RunRequest
     site_name: str | None
     new: bool
+    measures: bool = False
     title, key = "does it fit?", "fits"
 
     @cached_property
@@ -48,6 +50,8 @@ class RunPlan:
 
     def checks(self) -> Iterator[CheckResult]:
         """Yield the checks by which `submit` refuses."""
+        if self.measures:
+            yield from measure(self.request)
         yield from run_checks(self.request, self.forecast)
         idle = checked("idle", lambda: check_idle(self.request, new=self.new))
         yield from [idle] if idle.level == "fail" else []

@@ -72,6 +72,7 @@ def run(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     umask: int = -1,
+    timeout_s: float | None = _PATIENCE_S,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command of Slurm, `text` on its stdin; by default without the conflicting variables.
 
@@ -89,7 +90,7 @@ def run(
             umask=umask,
             input=text,
             capture_output=True,
-            timeout=_PATIENCE_S,
+            timeout=timeout_s,
             encoding="utf-8",
             errors="replace",
         )
@@ -236,6 +237,12 @@ def waits_s(partition: str | None) -> dict[str, list[float]]:
             for gpu in re.findall(r"gres/gpu:([^=]+)=", resources):
                 found[gpu].append(times[1] - times[0])
     return found
+
+
+def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in a job of its own on one node; give up after half an hour in the queue."""
+    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=10")
+    return run("srun", *flags, *own, *command, timeout_s=None)
 
 
 def submit_text(text: str, *flags: str) -> str:

@@ -28,7 +28,7 @@ def names(parser: argparse.ArgumentParser) -> list[str]:
 
 
 # What `check` and `plan` call in a process of its own.
-INTERNAL = ("check-data", "forecast")
+INTERNAL = ("check-data", "cost")
 PARTS = {
     "launch": names(launch_parser()),
     "analysis": list(ANALYSIS),

@@ -35,13 +35,23 @@ def test_gpus_get_an_allocator_and_a_flight_recorder(tmp_path: Path) -> None:
     }
 
 
-def test_kernels_are_kept_with_the_run_where_nobody_else_can_plant_code(tmp_path: Path) -> None:
+def test_runs_share_kernels_where_nobody_else_can_plant_code(tmp_path: Path) -> None:
     (tmp_path / "attempts").mkdir()
-    assert settings("umask 002; keep_kernels", tmp_path) == {
-        "TORCHINDUCTOR_CACHE_DIR": f"{tmp_path}/cache/inductor",
-        "TRITON_CACHE_DIR": f"{tmp_path}/cache/triton",
-    }
-    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+    shared, own = tmp_path / ".cache" / "ditbench" / "kernels", tmp_path / "cache"
+    for mode, folder in ((None, shared), (0o770, own)):
+        if mode:
+            shared.chmod(mode)
+        assert settings("umask 002; keep_kernels", tmp_path, HOME=str(tmp_path)) == {
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+            "TRITON_CACHE_DIR": f"{folder}/triton",
+        }
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_without_a_home_kernels_are_kept_with_the_run(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = settings("keep_kernels", tmp_path, HOME=str(tmp_path / "file"))
+    assert found["TRITON_CACHE_DIR"] == f"{tmp_path}/cache/triton"
 
 
 @pytest.mark.parametrize("older", [True, False])

@@ -87,7 +87,7 @@ def test_a_gpu_trains_as_a_cpu_does_and_says_what_it_is(eager: RunFolder) -> Non
     assert agree(losses(eager), losses(train(DUMMY, *SMALL, gpus="")), within=1e-3)
     (entry,) = eager.entries()
     assert entry["placement"][0]["gpu"]
-    assert entry["settings"]["attention_order"]
+    assert entry["attention"]
     assert all(record["gpu_gb"] > 0 for record in eager.records() if "loss" in record)
 
 

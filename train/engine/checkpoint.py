@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
+from torch.distributed.checkpoint.staging import BlockingAsyncStager
 from torch.distributed.checkpoint.stateful import Stateful
 from torch.optim import Optimizer
 
@@ -119,6 +120,11 @@ class SavedCheckpoint:
     images: int
 
 
+def has_pinned_memory() -> bool:
+    """Return whether host memory can be pinned: whether there is a GPU that copies from it."""
+    return torch.cuda.is_available()
+
+
 class CheckpointSaver:
     """Saves the state of all ranks, one at a time; `asynchronous` ones while training goes on."""
 
@@ -133,6 +139,10 @@ class CheckpointSaver:
         self._folder, self._keep, self._is_superseded = folder, keep, is_superseded
         # A group of its own keeps the messages of the writing thread apart from the loop's.
         self._group: Any = dist.new_group(backend="gloo") if asynchronous else None
+        # One pinned copy of the state, kept: to copy to new pageable memory takes a GPU seconds.
+        self._staging: dict[str, Any] = {}
+        if asynchronous and has_pinned_memory():
+            self._staging = {"async_stager": BlockingAsyncStager(cache_staged_state_dict=True)}
         self._pending: tuple[concurrent.futures.Future[object], SavedCheckpoint] | None = None
         self._finished: list[SavedCheckpoint] = []
 
@@ -150,7 +160,10 @@ class CheckpointSaver:
                 self._finished.append(saved)
                 return
             begun = dcp.async_save(
-                {"training": state}, storage_writer=writer, process_group=self._group
+                {"training": state},
+                storage_writer=writer,
+                process_group=self._group,
+                **self._staging,
             )
         assert isinstance(begun, concurrent.futures.Future)
         self._pending = begun, saved

@@ -33,7 +33,7 @@ TORCHRUN_VARIABLES = (
 )  # fmt: skip
 
 # The file of agents and ranks that share a machine (jobs/agents.sh), and this group's part of it.
-AGENT_STORE, STORE_PREFIX = "AGENT_STORE", "AGENT_STORE_PREFIX"
+AGENT_STORE = "AGENT_STORE"
 # All MIG instances of this node, for the processes that a rank starts.
 _MIG_INSTANCES = "AGENT_MIG_INSTANCES"
 
@@ -212,7 +212,7 @@ def bootstrap_store(ranks: Ranks) -> dist.Store:
         store.set_timeout(_TIMEOUT)
     else:
         store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
-    return dist.PrefixStore(os.environ.get(STORE_PREFIX, "ranks"), store)
+    return dist.PrefixStore("ranks", store)
 
 
 def broadcast_str_before_init(ranks: Ranks, make: Callable[[], str]) -> str:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
 from configs.schema import Pretrain
+from train.engine.gradients import local_part
 from train.engine.part import Part
 from train.engine.profiler import region
 
@@ -23,7 +24,7 @@ class EMA(Part):
         self._decay, self._warmup = decay, warmup
         self._sharded = [part for part in model.modules() if isinstance(part, FSDPModule)]
         named = dict(model.named_parameters())
-        self._live: list[Tensor] = list(named.values())
+        self._live: list[Tensor] = [*named.values()] if decay is not None else []
         kept = named if decay is not None else {}
         self.weights = {name: parameter.detach().clone() for name, parameter in kept.items()}
 
@@ -42,7 +43,8 @@ class EMA(Part):
         if self._decay is None:
             return
         decay = min(self._decay, (1 + step) / (10 + step)) if self._warmup else self._decay
-        torch._foreach_lerp_(list(self.weights.values()), self._live, 1 - decay)
+        kept, live = (list(map(local_part, some)) for some in (self.weights.values(), self._live))
+        torch._foreach_lerp_(kept, live, 1 - decay)
 
     @contextmanager
     def swapped_in(self) -> Iterator[None]:

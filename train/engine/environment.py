@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.attention import SDPBackend
 
 from configs.checks.compute_node import nvidia_driver
 from runs.slurm_env import node_name
@@ -93,12 +92,10 @@ def gpu_state(uuid: str) -> dict[str, float]:
 
 def gpu_settings() -> dict[str, Any]:
     """Return the settings that decide the speed of GPUs: of torch, and by the environment."""
-    order = [SDPBackend(number).name for number in torch._C._get_sdp_priority_order()]
     return {
         "tf32_products": torch.backends.cuda.matmul.allow_tf32,
         "tf32_convolutions": torch.backends.cudnn.allow_tf32,
         "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "attention_order": ",".join(order),
     } | {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 

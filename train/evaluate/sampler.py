@@ -132,13 +132,16 @@ class RunSampler:
     @torch.no_grad()
     def draw(self, indices: list[int]) -> Pixels:
         """Return the images `indices`, `[n, H, W, 3]`; a grey image has three equal channels."""
-        data = self._config.data
+        data, count = self._config.data, len(indices)
+        # A last, smaller batch would be compiled again: the last image fills it up.
+        size = min(self._sampling.batch, self._sampling.num)
+        indices = [*indices, *indices[-1:] * (size - count)]
         noise = _noise(self._sampling.seed, indices, (data.channels, data.size, data.size))
         labels = torch.tensor([self._label(index) for index in indices])
         with autocast(self._config.train.precision, self._device):
             images = self._objective.sample(
                 self._network, noise.to(self._device), labels.to(self._device)
-            ).float()
+            ).float()[:count]
         return to_pixels(self._decoder.decode(images) if self._decoder else images)
 
     def labels(self) -> NDArray[np.int64]:

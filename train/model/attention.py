@@ -3,6 +3,7 @@
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend
 
 from configs.schema.model import Model
 from train.model.roles import Role, hidden, with_role
@@ -67,6 +68,17 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., channels]` for `x` `[..., channels]`."""
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), eps=1e-6)
+
+
+def attention_kernel(
+    *, heads: int, tokens: int, head_dim: int, dtype: torch.dtype, device: torch.device
+) -> str:
+    """Return the name of the kernel that torch takes for attention of this shape in training.
+
+    Torch's list of preferences, which it completes within the first call, does not say it.
+    """
+    q = torch.empty(1, heads, tokens, head_dim, dtype=dtype, device=device, requires_grad=True)
+    return SDPBackend(torch._fused_sdp_choice(q, q, q)).name
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

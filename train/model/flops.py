@@ -37,11 +37,6 @@ def _phases(config: Pretrain) -> list[tuple[float, list[int]]]:
     return [(1 - tune, block_tokens(config)), (tune, whole)]
 
 
-def mean_tokens(config: Pretrain) -> float:
-    """Return the mean tokens per block and image of the steps that keep most of them."""
-    return max(sum(lengths) for share, lengths in _phases(config) if share) / config.model.depth
-
-
 def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, int]:
     """Return the forward MACs per image, by component; `lengths` are the tokens in each block.
 
@@ -67,26 +62,6 @@ def patches(config: Pretrain) -> int:
     return (config.data.size // config.model.patch) ** 2
 
 
-def extra_macs(config: Pretrain) -> dict[str, int]:
-    """Return the forward MACs per image of training beside the network, by component.
-
-    They are in the predicted time, not in the MFU, which counts the network alone.
-    """
-    macs: dict[str, int] = {}
-    if config.repa.weight:
-        aligned = min(config.repa.until or config.train.steps, config.train.steps)
-        share = aligned / config.train.steps
-        macs["alignment"] = round(share * patches(config) * projection_weights(config))
-    return macs
-
-
-def projection_weights(config: Pretrain) -> int:
-    """Return the weights in the matrices of the projection of `repa`; 0 without it."""
-    repa = config.repa
-    weights = (config.model.width + repa.hidden + repa.features) * repa.hidden
-    return weights if repa.weight else 0
-
-
 def training_macs(config: Pretrain) -> dict[str, int]:
     """Return the forward MACs per image of training, the mean over its steps, by component."""
     phases = [(share, dit_macs(config, lengths)) for share, lengths in _phases(config)]
@@ -107,22 +82,6 @@ def recomputed_macs(config: Pretrain) -> int:
     macs = training_macs(config)
     in_blocks = macs["blocks"] + macs["attention"] + model.depth * _modulation_macs(model)
     return in_blocks // model.depth * (model.depth // every)
-
-
-def muon_matrices(config: Pretrain) -> list[tuple[int, int]]:
-    """Return the shapes of the matrices that Muon moves, over all blocks; none without Muon."""
-    d, hidden = config.model.width, mlp_hidden(config)
-    mlp = [(hidden, d)] * {"gelu": 2, "swiglu": 3}[config.model.mlp]
-    return ([(d, d)] * 4 + mlp) * config.model.depth * (config.optimizer.kind == "muon")
-
-
-def newton_schulz_flops(config: Pretrain) -> int:
-    """Return the FLOPs per step of Muon's five iterations over all matrices, on all ranks together.
-
-    An iteration of an m x n matrix, m <= n, has products of m n m, m m m and m m n.
-    """
-    sizes = [(min(shape), max(shape)) for shape in muon_matrices(config)]
-    return sum(5 * 2 * (2 * m * m * n + m**3) for m, n in sizes)
 
 
 def training_flops(macs: dict[str, int]) -> int:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from train.data.latents.store import read_index
-from train.data.latents.vae import decode_samples, open_decoder
+from train.data.latents.vae import decode_on, open_decoder
 from train.diffusion.rng import sample_label
 from train.engine.part import Fields, Part
 from train.evaluate.fid import compare
@@ -42,7 +42,8 @@ class FidEvaluation(Part):
         self._reference = Path(keys.reference or attempt.run.path)
         labels = [sample_label(config.seed, i, config.data.classes) for i in range(keys.num)]
         self._labels, side = torch.tensor(labels), config.data.size
-        if open_decoder(config) is not None:
+        self._decoder = open_decoder(config)
+        if self._decoder is not None:
             side = read_index(Path(str(config.data.path))).images.size
         if attempt.ranks.rank == 0:
             self._statistics = reference_statistics(
@@ -52,7 +53,11 @@ class FidEvaluation(Part):
 
     def after(self, step: int) -> Fields | None:
         """Return the distances, on rank 0."""
-        features = draw_from_ema(self._training, self._labels, then=self._features_of)
+        try:
+            features = draw_from_ema(self._training, self._labels, then=self._features_of)
+        finally:
+            if self._decoder is not None:
+                self._decoder.to(torch.device("cpu"))
         if features is None:
             return None
         weights = "ema" if self._training.train_state.ema.weights else "model"
@@ -64,5 +69,8 @@ class FidEvaluation(Part):
         """Return the features `[n, d]` of samples `[n, C, H, W]`, which may be latents."""
         # Statistics of a reference are not of autocast's precision either.
         with torch.autocast(self._device.type, enabled=False):
-            pixels = to_pixels(decode_samples(images.float(), self._config, device=self._device))
+            images = images.float()
+            if self._decoder is not None:
+                images = decode_on(self._decoder, images, device=self._device)
+            pixels = to_pixels(images)
             return torch.from_numpy(features_of(pixels, self._features))

@@ -16,6 +16,8 @@ from train.model.roles import roles_of
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 # The root mean square of AdamW's updates (Liu et al.); that of orthogonal ones is 1 / sqrt(n).
 _RMS = 0.2
+# The numbers of the matrices that a GPU multiplies at once.
+_STACK = 2**25
 
 
 def make_optimizer(
@@ -124,26 +126,43 @@ class Muon(LocalAdamW):
     ) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """Yield each parameter and this rank's part of its orthogonalised gradient.
 
-        Of as many matrices as there are ranks, each rank computes one and gets the others.
+        In a round, each rank computes equally many matrices of one shape, and one message gathers
+        them all.
         """
         ranks, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
-        for first in range(0, len(parameters), ranks):
-            some = parameters[first : first + ranks]
-            mine = torch.empty(0, dtype=self._dtype, device=some[0].device)
-            for owner, parameter in enumerate(some):
+        for some in _rounds(parameters, ranks):
+            own, mine = -(-len(some) // ranks), list[Tensor]()
+            for number, parameter in enumerate(some):
                 whole: Any = parameter.grad
                 whole = whole.full_tensor() if isinstance(whole, DTensor) else whole
-                if owner == rank:
-                    matrices = split_heads(whole.to(self._dtype), heads)
-                    mine = join_heads(orthogonalized(matrices), heads).contiguous()
-            for owner, parameter in enumerate(some):
-                update = mine if owner == rank else mine.new_empty(parameter.shape)
-                if ranks > 1:
-                    dist.broadcast(update, owner)
+                if number // own == rank:
+                    mine.append(split_heads(whole.to(self._dtype), heads))
+            found = local_part(some[0]).new_zeros((own, *some[0].shape), dtype=self._dtype)
+            if mine:
+                done = orthogonalized(torch.stack(mine))
+                for place, matrices in zip(found, done, strict=False):
+                    place.copy_(join_heads(matrices, heads))
+            updates = found
+            if ranks > 1:
+                updates = found.new_empty((ranks * own, *found.shape[1:]))
+                dist.all_gather_into_tensor(updates, found)
+            for parameter, update in zip(some, updates, strict=False):
                 if isinstance(parameter, DTensor):
                     replicated = DTensor.from_local(update, parameter.device_mesh)
                     update = replicated.redistribute(placements=parameter.placements).to_local()
                 yield parameter, update
+
+
+def _rounds(parameters: list[nn.Parameter], ranks: int) -> Iterator[list[nn.Parameter]]:
+    """Yield parameters of one shape, at most as many for each rank as `_STACK` numbers hold."""
+    shapes: dict[torch.Size, list[nn.Parameter]] = {}
+    for parameter in parameters:
+        shapes.setdefault(parameter.shape, []).append(parameter)
+    for shape, equal in shapes.items():
+        # Small products do not fill a GPU; a CPU gains nothing from stacks.
+        stacked = max(1, _STACK // shape.numel()) if equal[0].is_cuda else 1
+        for first in range(0, len(equal), ranks * stacked):
+            yield equal[first : first + ranks * stacked]
 
 
 def orthogonalized(matrices: Tensor) -> Tensor:

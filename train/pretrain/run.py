@@ -22,7 +22,7 @@ from train.engine.distributed import data_rank, process_group
 from train.engine.loop import Loop
 from train.parts import Pretraining, make_parts, prepare_parts
 from train.pretrain.facts import facts
-from train.pretrain.micro_batch_search import tuned_micro_batch
+from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
 from train.pretrain.train_state import TrainState, make_train_state, with_compile_resolved
 

@@ -68,9 +68,10 @@ def test_a_failed_forecast_is_a_warning() -> None:
     assert (line.level, "unknown" in line.message) == ("warn", True)
 
 
-@pytest.mark.parametrize(("need", "level"), [(0.4, "pass"), (1.4, "warn")])
-def test_hours_that_are_too_few_by_forecast_are_a_warning(need: float, level: str) -> None:
+def test_hours_that_are_too_few_even_for_the_fastest_steps_are_a_warning() -> None:
     request = subject("resources.hours=1.0")
-    line = only([*memory.hours(request, ForecastAnswer(gpus={"a40": FITS | {"hours": need}}))])
-    assert (line.level, line.fix) == (level, "" if level == "pass" else "resources.hours=3")
+    step = {"value": 2.0, "low": 1.0, "high": 4.0, "source": "guess"}
+    for need, fix in ((1.4, None), (2.8, "resources.hours=3")):
+        known = ForecastAnswer(gpus={"a40": FITS | {"hours": need, "step_s": step}})
+        assert [line.fix for line in memory.hours(request, known)] == ([fix] if fix else [])
     assert not [*memory.hours(request, ForecastAnswer(gpus={"a40": FITS}))]

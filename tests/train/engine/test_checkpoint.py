@@ -6,14 +6,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint import staging
 
 from configs.errors import ConfigError
 from configs.load import load
 from runs.records import Superseded
+from train.engine import checkpoint
 from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newest, load_weights
 from train.engine.checkpoint_files import complete, newest, own_share
 from train.engine.clocks import Clocks
@@ -242,6 +245,32 @@ def test_damaged_weights_are_refused_with_the_file_name(tmp_path: Path) -> None:
     flip_bit(tmp_path / "step-000000007" / "__0_0.distcp")
     with pytest.raises(ConfigError, match=r"damaged \(__0_0.distcp\); delete it"):
         load_weights(tmp_path, network)
+
+
+def test_asynchronous_saves_of_a_gpu_share_one_pinned_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, copies = [], staging._create_cpu_state_dict
+
+    def without_pinning(state: Any, *, pin_memory: bool = False) -> Any:
+        asked.append(pin_memory)
+        return copies(state)
+
+    monkeypatch.setattr(checkpoint, "has_pinned_memory", lambda: True)
+    monkeypatch.setattr(staging, "_create_cpu_state_dict", without_pinning)
+    state, network, _ = make_state()
+    saver = CheckpointSaver(tmp_path, keep=2, asynchronous=True)
+    for value in (7, 8):
+        with torch.no_grad():
+            network.patches_in.bias.fill_(value)
+        saver.save(state)
+        with torch.no_grad():
+            network.patches_in.bias.fill_(0)
+        saver.wait()
+        other, loaded, _ = make_state(seed=1)
+        load_newest(tmp_path, other)
+        assert bool((loaded.patches_in.bias == value).all())
+    assert asked == [True]
 
 
 def test_an_asynchronous_save_holds_the_state_of_its_own_step(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import train.evaluate.npz
 from configs.checks.batch import divide
@@ -295,3 +296,19 @@ def test_samples_of_latents_are_decoded_or_refused(
     shutil.rmtree(tmp_path / "vae")
     with pytest.raises(DataError, match="vae"):
         draw(sampling(run, tmp_path / "gone.npz"))
+
+
+def test_the_last_batch_has_the_size_of_the_others_which_compiles_once(
+    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, draw_batch = list[int](), DiffusionObjective.sample
+
+    def sample(self: Any, network: Any, noise: Tensor, labels: Tensor) -> Tensor:
+        sizes.append(len(noise))
+        drawn_batch: Tensor = draw_batch(self, network, noise, labels)
+        return drawn_batch
+
+    monkeypatch.setattr(DiffusionObjective, "sample", sample)
+    images = drawn(run, tmp_path, num=8, batch=6)["arr_0"]
+    assert sizes == [6, 6]
+    assert len(images) == 8

@@ -9,7 +9,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from configs.load import resolve, to_tree
 from configs.schema import Pretrain
-from train.model.attention import Attention, attend, rope_table, rotate, sincos_table
+from train.model.attention import (
+    Attention,
+    attend,
+    attention_kernel,
+    rope_table,
+    rotate,
+    sincos_table,
+)
 from train.model.blocks import AdaLNBlock
 from train.model.build import build_network
 from train.model.dit import DiT
@@ -305,3 +312,17 @@ def test_a_compiled_block_equals_the_eager_one(bf16: bool) -> None:
     tolerance = 0.05 if bf16 else 1e-5
     for eager, other in zip(*results, strict=True):
         assert (eager - other).norm() / eager.norm() < tolerance
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_named_kernel_of_attention_is_the_one_that_runs(dtype: torch.dtype) -> None:
+    name = attention_kernel(
+        heads=2, tokens=1100, head_dim=16, dtype=dtype, device=torch.device("cpu")
+    )
+    q = torch.randn(1, 2, 1100, 16, dtype=dtype, requires_grad=True)
+    with torch.profiler.profile() as profile:
+        attend(q, q, q)
+    operations = {event.name for event in profile.events()}
+    kernel = name.removesuffix("_ATTENTION").lower()
+    assert kernel == "flash"
+    assert any(f"_scaled_dot_product_{kernel}_attention" in name for name in operations)

@@ -1,15 +1,18 @@
 """Muon has the numbers of the reference, and moves the matrices of the blocks alone."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
 from tests.real_runs import DIGITS
+from train.cost.fake_gpu import fake_ranks
 from train.model.build import build_network
-from train.model.flops import muon_matrices, newton_schulz_flops
+from train.pretrain import optimizer
 from train.pretrain.optimizer import (
     Muon,
     join_heads,
@@ -101,19 +104,9 @@ def test_muon_moves_attention_and_mlp_and_adamw_the_rest() -> None:
     }  # fmt: skip
     assert len(muon) == 8
     counted = sum(p.numel() for p in network.parameters() if names[p] in muon)
-    assert counted == sum(m * n for m, n in muon_matrices(config))
+    assert counted == 2 * 12 * config.model.width**2
     state = make_optimizer(network, config).state
     assert {names[parameter] for parameter in state} == muon
-
-
-def test_the_flops_of_newton_schulz_are_those_of_its_products() -> None:
-    from torch.utils.flop_counter import FlopCounterMode
-
-    config = config_of()
-    with FlopCounterMode(display=False) as counter:
-        for shape in muon_matrices(config):
-            orthogonalized(torch.ones(shape))
-    assert newton_schulz_flops(config) == counter.get_total_flops()
 
 
 @pytest.mark.parametrize(
@@ -127,3 +120,43 @@ def test_the_flops_of_newton_schulz_are_those_of_its_products() -> None:
 def test_muon_is_refused_where_it_cannot_be(keys: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_of(*keys)
+
+
+def moved(monkeypatch: pytest.MonkeyPatch, *, stacked: bool) -> list[Tensor]:
+    """Return eight equal weights and three others after a step, with matrices stacked or alone."""
+    if stacked:
+        monkeypatch.setattr(optimizer, "_rounds", by_shape)
+    torch.manual_seed(0)
+    weights = [nn.Parameter(torch.randn(12, 8)) for _ in range(8)]
+    weights += [nn.Parameter(torch.randn(8, 20)) for _ in range(3)]
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    group = {"params": weights, "weight_decay": 0.1, "momentum": 0.95, "heads": None}
+    Muon([group], lr=0.01, dtype=torch.float32).step()
+    return [weight.detach() for weight in weights]
+
+
+def by_shape(parameters: list[nn.Parameter], ranks: int) -> Iterator[list[nn.Parameter]]:
+    yield parameters[:8]
+    yield parameters[8:]
+
+
+def test_stacked_matrices_move_as_single_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, stacked = moved(monkeypatch, stacked=False), moved(monkeypatch, stacked=True)
+    torch.testing.assert_close(stacked, alone)
+
+
+def test_one_message_gathers_the_matrices_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, gather = list[torch.Size](), torch.distributed.all_gather_into_tensor
+
+    def spy(output: Tensor, mine: Tensor) -> object:
+        sizes.append(output.shape)
+        return gather(output, mine)
+
+    monkeypatch.setattr("torch.distributed.all_gather_into_tensor", spy)
+    with fake_ranks(4):
+        moved(monkeypatch, stacked=False)
+        assert sizes == [(4, 12, 8), (4, 12, 8), (4, 8, 20)]
+        sizes.clear()
+        moved(monkeypatch, stacked=True)
+        assert sizes == [(8, 12, 8), (4, 8, 20)]

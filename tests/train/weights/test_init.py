@@ -13,8 +13,8 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from configs.checks.batch import divide
 from configs.load import expect, load
 from configs.schema import Pretrain
+from train.cost.storages import StorageTracker
 from train.engine.distributed import Ranks
-from train.forecast.dry_run import StorageTracker
 from train.model.build import build_network
 from train.model.parallelize import parallelize
 from train.weights.load import InitialNetwork

@@ -194,8 +194,14 @@ def decode_samples(images: Tensor, config: Pretrain, *, device: torch.device) ->
     if vae is None:
         return images
     try:
-        return vae.to(device).decode(images)
-    except torch.OutOfMemoryError:
-        return vae.to(torch.device("cpu")).decode(images)
+        return decode_on(vae, images, device=device)
     finally:
         vae.to(torch.device("cpu"))
+
+
+def decode_on(vae: Vae, latents: Tensor, *, device: torch.device) -> Tensor:
+    """Move the VAE to `device`, or to the CPU if memory is short, and return decoded latents."""
+    try:
+        return vae.to(device).decode(latents)
+    except torch.OutOfMemoryError:
+        return vae.to(torch.device("cpu")).decode(latents)

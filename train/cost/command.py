@@ -1,0 +1,87 @@
+"""Answer `ditbench plan`: memory, micro batch and step time of configs on GPUs, as JSON.
+
+Reads lines of JSON from stdin, `{"config": path, "overrides": ["key=value", ...]}`, prints a list
+with an answer to each: a `CostEstimate`, or `{"error": why}`.
+"""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from configs.checks.batch import BatchLayout, divide
+from configs.errors import ConfigError
+from configs.schema import Pretrain
+from configs.terminal import command_parser
+from train.cost.estimate import MemoryOf, estimate, group_size
+from train.cost.kept import NotKept, only_kept, say
+from train.cost.memory import pretrain_memory
+from train.cost.query import CostQuery, make_query
+
+# The keys that would make a run fit are searched for so many configs at most: each costs a count.
+_MOST_ADVISED = 16
+# Networks that are counted at once: each process takes a GB, and login nodes have limits.
+_MOST_AT_ONCE = 8
+
+
+def main(arguments: list[str]) -> int:
+    """Answer for pretraining."""
+    command_parser("train cost", __doc__).parse_args(arguments)
+    return answer(kind=Pretrain, memory_of=pretrain_memory)
+
+
+def answer(*, kind: type[Any], memory_of: MemoryOf) -> int:
+    """Answer for configs of a kind, whose memory on one rank is `memory_of(config, layout)`."""
+    queries = [_query(json.loads(line), kind) for line in sys.stdin if line.strip()]
+    _count_missing(queries, memory_of)
+    answers = []
+    for query in queries:
+        try:
+            if isinstance(query, ConfigError):
+                raise query
+            found = estimate(query, memory_of, advises=len(queries) <= _MOST_ADVISED)
+            answers.append(asdict(found))
+        except ConfigError as error:
+            answers.append({"error": str(error)})
+    print(json.dumps(answers))
+    return 0
+
+
+def _query(fields: dict[str, Any], kind: type[Any]) -> CostQuery | ConfigError:
+    try:
+        return make_query(Path(fields["config"]), fields["overrides"], kind=kind)
+    except ConfigError as error:
+        return error
+
+
+def _count_missing(queries: Sequence[CostQuery | ConfigError], memory_of: MemoryOf) -> None:
+    """Count the networks of several queries whose costs are not kept, several at once."""
+    missing: dict[str, tuple[Any, BatchLayout]] = {}
+    for query in queries:
+        if isinstance(query, ConfigError):
+            continue
+        with contextlib.suppress(ConfigError), only_kept():
+            layout = divide(query.config, world=query.world, tuned=group_size(query.config))
+            try:
+                memory_of(query.config, layout)
+            except NotKept as name:
+                missing[str(name)] = query.config, layout
+    workers = min(len(missing), len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
+    if len(missing) < 2:
+        return
+    say(f"{len(missing)} networks, {workers} at once; kept for later")
+    # A fork would share the threads of torch.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        pending = [pool.submit(memory_of, *one) for one in missing.values()]
+        for done, one in enumerate(as_completed(pending), start=1):
+            # What failed is counted again by its own query, which then has the error.
+            with contextlib.suppress(ConfigError, BrokenProcessPool):
+                one.result()
+            say(f"{done} of {len(missing)} networks done")
