@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
+from analysis.measure.differences import recipe
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.run_log import RunLog, kept_with_log
@@ -182,7 +183,7 @@ def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
-    groups = group_alike(runs, lambda a, b: is_repeat(a.log, b.log))
+    groups = group_alike(runs, lambda run: recipe(run.log))
     return [Arm(runs=tuple(group)) for group in groups]
 
 
