@@ -228,7 +228,7 @@ def findings(logs: Sequence[RunLog], beside: Path) -> str:
         return section("findings", "Findings", aside("The detectors found nothing."))
     rows = [finding_row(log, one) for log, one in found[:MOST_FINDINGS]]
     places = {
-        id(row): address(one.path or source(log), beside, line=one.line)
+        id(row): address(source(log), beside, line=one.line)
         for row, (log, one) in zip(rows, found, strict=False)
     }
     shown = table(rows, link=lambda head, row: places[id(row)] if head == "line" else None)
