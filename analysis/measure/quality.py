@@ -95,6 +95,13 @@ def quality_contrast(base: Quality, arm: Quality) -> Contrast:
     return contrast(*sides)
 
 
+def why_other(logs: Sequence[RunLog], of: str) -> str | None:
+    """Return in which facts distances `of` samples were measured unlike, None if in none."""
+    known = ([one for one in log.evaluations if of in one and "fid_facts" in one] for log in logs)
+    unlike = _unlike([records[-1] for records in known if records])
+    return f"other {', '.join(unlike)}" if unlike and "loss" not in of else None
+
+
 def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the facts that differ, numbers by more than rounding errors."""
     facts = [
