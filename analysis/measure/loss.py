@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
 from analysis.measure.quality import why_other
-from analysis.observations import is_repeat, seed_of
+from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
@@ -129,7 +129,9 @@ def _counts(curve: LossCurve, low: float, high: float) -> bool:
 def _replicate(curve: LossCurve, low: float, high: float) -> Replicate:
     parts = [_tail(curve.x, low, high, curve.of), *_halves(curve.x, low, high)]
     log, *stretches = (math.log(float(curve.loss[part].mean())) for part in parts)
-    return Replicate(log=log, seed=seed_of(curve.log), stretches=tuple(stretches))
+    return Replicate(
+        log=log, nodes=nodes_of(curve.log), seed=seed_of(curve.log), stretches=tuple(stretches)
+    )
 
 
 def _of_two_curves(a: LossCurve, b: LossCurve, low: float, high: float) -> Contrast:

@@ -103,9 +103,10 @@ def contrast(
 ) -> Contrast:
     """Return the log ratio of `arm` over `base` by the rule of the module.
 
-    `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` runs of
-    the same seed are compared with each other, since they share data and noise. `common` is what
-    all cells of a study say about the scatter of repeats.
+    `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` (of
+    losses, which do not depend on nodes) runs of the same seed are compared with each other, since
+    they share data and noise. `common` is what all cells of a study say about the scatter of
+    repeats.
     """
     if by_round := _by_rounds(base, arm):
         return by_round
@@ -123,8 +124,10 @@ def contrast(
             n=min(counts),
             why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
         )
-    if pair_seeds and (paired := _by_seeds(base, arm)):
-        return paired
+    if pair_seeds:
+        return _with_nodes(
+            _by_seeds(base, arm) or _welch(base, arm, common or CommonVariance()), base, arm
+        )
     return _by_repeats(base, arm, common or CommonVariance())
 
 
@@ -172,8 +175,7 @@ def _by_seeds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast |
     pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
     mean, *further = map(one_sample, logs.T)
-    found = Contrast(mean=mean, unit="seed", n=len(pairs), is_claim=True, further=tuple(further))
-    return _with_nodes(found, base, arm)
+    return Contrast(mean=mean, unit="seed", n=len(pairs), is_claim=True, further=tuple(further))
 
 
 def _further(a: Replicate, b: Replicate) -> list[float]:

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from analysis.report.evidence import source
 
 from analysis.measure.differences import causes, differences
 from analysis.measure.speed import measure_rate
 from analysis.read.run_folder import read_ours
+from analysis.report.sources import source
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 

@@ -46,6 +46,14 @@ def test_rounds_on_one_node_come_before_repeats():
     assert word(found) == "undetermined"
 
 
+def test_losses_of_arms_on_nodes_of_their_own_support_a_claim_that_names_the_nodes():
+    a = arm([0.0, 0.01, -0.01], nodes=["n1"] * 3, seeds=[0, 1, 2])
+    b = arm([0.1, 0.11, 0.09], nodes=["n2"] * 3, seeds=[3, 4, 5])
+    found = contrast(a, b, pair_seeds=True)
+    assert (word(found, LOSS), found.remarks) == ("worse", ("nodes differ",))
+    assert word(contrast(a, b)) == "undetermined"
+
+
 def test_the_speed_of_a_node_cancels_though_the_arms_used_it_unequally_often():
     rng, held, widths = np.random.default_rng(0), 0, []
     nodes = [["n1", "n1", "n1", "n2", "n2"], ["n1", "n1", "n2", "n2", "n2"]]
