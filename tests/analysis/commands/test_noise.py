@@ -139,16 +139,6 @@ def test_the_variance_reduction_is_that_of_the_planted_bins(run):
         assert saved.stratified.value == pytest.approx(float(WEIGHTS @ NOISES) / S, rel=0.02)
 
 
-def test_fault_scales_are_normalised_to_a_sum(run, capsys):
-    """Study C's "critical batch sizes" were its scales divided so as to add up to 50,000."""
-    _, found, _ = run_gns(capsys, run, "--stages", 1)
-    bins = of_bins(found, "adaln")
-    for one in bins:
-        assert one["b_simple"] == pytest.approx(one["s"] / one["g2"])
-    for k, one in enumerate(bins[:2]):
-        assert one["b_simple"] == pytest.approx(NOISES[k] / (D * MEANS[k] ** 2), rel=0.1)
-
-
 def test_training_is_told_apart_by_stages(run, capsys):
     _, found, _ = run_gns(capsys, run)
     assert [stage["step"] for stage in of_stages(found)] == list(range(100, 1001, 100))

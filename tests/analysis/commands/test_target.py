@@ -214,29 +214,6 @@ def test_the_mlperf_flux_reference_has_its_critical_batch_size():
     assert found.high - found.low < 300
 
 
-def coverage(cases: int) -> float:
-    rng = np.random.default_rng(1)
-
-    def covers() -> bool:
-        samples = {
-            b: E_MIN * (1 + b / B_CRIT) * (1 + 0.03 * rng.standard_normal(6))
-            for b in (50, 100, 200, 400, 800)
-        }
-        found = fit_critical_batch(samples).b_crit
-        return found.low is None or found.low <= B_CRIT <= found.high
-
-    return float(np.mean([covers() for _ in range(cases)]))
-
-
-def test_the_interval_of_the_critical_batch_covers_it_in_a_small_draw():
-    assert coverage(60) >= 0.85
-
-
-@pytest.mark.long
-def test_the_interval_of_the_critical_batch_covers_it():
-    assert 0.9 <= coverage(1000) <= 0.98
-
-
 def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
     run = generate_run(tmp_path / "a", SyntheticRun())
     (tmp_path / "b.csv").write_bytes(write.lightning(write.synthetic_log()))

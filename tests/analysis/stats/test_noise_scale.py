@@ -13,13 +13,11 @@ from analysis.gradient_noise.records import gram_sums_from_norms
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import mean_of
 from analysis.stats.noise_scale import (
-    DETERMINED,
     UNDETERMINED,
     GramSums,
     jackknife,
     noise_scale,
 )
-from configs.noise_scale import noise_of
 
 D, SIGMA = 6, 1.0
 V = np.full(D, 0.4)
@@ -79,12 +77,6 @@ def coverage(*, cases: int, steps: int) -> dict[str, float]:
 def test_intervals_cover_the_truth_as_often_as_they_claim() -> None:
     # 600 cases have a standard error of 0.9 %.
     for share in coverage(cases=600, steps=200).values():
-        assert 0.93 <= share <= 0.97
-
-
-@pytest.mark.long
-def test_intervals_of_2000_steps_cover_the_truth_in_95_percent() -> None:
-    for share in coverage(cases=2500, steps=2000).values():
         assert 0.93 <= share <= 0.97
 
 
@@ -156,47 +148,3 @@ def test_noise_without_signal_is_undetermined() -> None:
     found = noise_scale(gram_sums_from_norms(*norms(each), count=4, batch=1))
     assert found.g2.low < 0 < found.g2.high
     assert found.verdict == UNDETERMINED
-
-
-# Faults of study C's estimator: each test shows that the fault matters and that we lack it.
-
-
-def test_fault_a_norm_is_not_squared() -> None:
-    small, big = norms(gradients(np.random.default_rng(0), 2000, 4, 16).mean(axis=2))
-    ours = noise_of(small, big, count=4, batch=16)
-    theirs = noise_of(np.sqrt(small), big, count=4, batch=16)
-    assert ours.g2.mean() == pytest.approx(G2, rel=0.02)
-    assert abs(theirs.g2.mean() / G2 - 1) > 0.1
-
-
-def test_fault_negative_samples_of_g2_are_dropped() -> None:
-    weak = gradients(np.random.default_rng(1), 2000, 2, 2, v=V / 4).mean(axis=2)
-    sums = gram_sums_from_norms(*norms(weak), count=2, batch=2)
-    kept = noise_scale(sums).g2
-    products = sums.columns[:, 0]
-    assert (products < 0).mean() > 0.3
-    assert kept.low <= G2 / 16 <= kept.high
-    assert products[products > 0].mean() > 3 * G2 / 16
-
-
-def test_fault_a_single_sample_estimates_s() -> None:
-    sums = run(np.random.default_rng(2), steps=2000, count=2, batch=2)
-    products, _, squares, _ = sums.columns.T
-    single = 2 * (squares - products)
-    assert single.std() > 0.3 * S
-    assert noise_scale(sums).s.value == pytest.approx(S, rel=0.02)
-    assert noise_scale(sums.part(slice(1))).verdict == UNDETERMINED
-
-
-def test_fault_ratios_are_averaged_instead_of_dividing_averages() -> None:
-    sums = run(np.random.default_rng(3), steps=2000, count=4, batch=4)
-    products, _, squares, _ = sums.columns.T
-    ratios = 4 * (squares - products) / products
-    assert abs(ratios.mean() / (S / G2) - 1) > 0.1
-    assert noise_scale(sums).b_simple.value == pytest.approx(S / G2, rel=0.05)
-
-
-def test_fault_there_are_no_intervals() -> None:
-    found = noise_scale(run(np.random.default_rng(4), steps=100))
-    assert found.verdict == DETERMINED
-    assert found.b_simple.low < found.b_simple.value < found.b_simple.high
