@@ -168,8 +168,6 @@ class Pretrain(Run):
                 "them over ranks: set layout.tensor to 1, or gns.enabled to false"
             )
         if self.gns.bins is None:
-            if self.gns.whole_every is not None:
-                return "gns.whole_every measures bin by bin: set gns.bins, such as 10"
             return None
         if self.model.family == "unet" or self.model.conditioning != "adaln":
             return "gns.bins reads the adaLN layers, but this model has none: set gns.bins to null"
@@ -183,6 +181,4 @@ class Pretrain(Run):
             return "model.routing is for model.family dit: set its kind to none"
         if not model.routed_blocks():
             return "model.routing.before and after leave no block of model.depth: lower them"
-        if self.gns.whole_every is not None:
-            return "gns.whole_every measures without model.routing: set it to null"
         return None

@@ -36,7 +36,6 @@ def test_microbatches_that_cannot_be_compared_are_refused(keys: list[str], messa
     [
         (["layout.tensor=2"], "set layout.tensor to 1"),
         (["model.conditioning=in_context"], "gns.bins to null"),
-        (["gns.bins=null", "gns.whole_every=5"], "set gns.bins"),
     ],
 )
 def test_models_and_layouts_without_the_hooks_are_refused(keys: list[str], message: str) -> None:
