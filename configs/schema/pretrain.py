@@ -90,8 +90,6 @@ class Pretrain(Run):
             return f"optimizer.kind {kind} cannot skip a step: set train.precision to bf16"
         if kind == "muon" and self.model.family == "unet":
             return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
-        if self.model.mup_base_width and kind == "muon":
-            return "model.mup_base_width scales the rates of AdamW: remove it"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
         return None

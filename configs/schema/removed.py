@@ -24,6 +24,7 @@ REMOVED_KEYS = {
     "objective.extra.direction": Removed(default=0.0, instead="removed; remove it", tag="term"),
     "objective.extra.dispersive": Removed(default=0.0, instead="removed; remove it", tag="term"),
     "objective.extra.block": Removed(default=None, instead="removed with dispersive; remove it"),
+    "model.mup_base_width": Removed(default=None, instead="removed; remove it"),
     "model.adaln_rank": Removed(default=None, instead="removed; remove it"),
     "train.ema_snapshots": Removed(default=None, instead="removed; set train.ema_decay"),
     "gns.whole_every": Removed(default=None, instead="removed; run jobs/gns.sbatch on checkpoints"),

@@ -12,7 +12,6 @@ from train.model.attention import rope_table, sincos_table
 from train.model.blocks import AdaLNBlock, InContextBlock, make_norm, modulate
 from train.model.flops import TIME_CHANNELS, prefix_tokens
 from train.model.published import State, from_published
-from train.model.roles import edge
 from train.model.routing import Router, take
 
 Taps = tuple[int, ...]
@@ -32,12 +31,11 @@ class DiT(nn.Module):
         self.in_context = model.conditioning == "in_context"
         self.prefix = prefix_tokens(model)
         self._model, self._side = model, data.size // model.patch
-        edge(self)  # its own parameters, the registers
-        self.patches_in = edge(nn.Linear(patch_values, width))
+        self.patches_in = nn.Linear(patch_values, width)
         self.time = nn.Sequential(
-            edge(nn.Linear(TIME_CHANNELS, width)), nn.SiLU(), nn.Linear(width, width)
+            nn.Linear(TIME_CHANNELS, width), nn.SiLU(), nn.Linear(width, width)
         )
-        self.label = edge(nn.Embedding(data.classes + 1, width))
+        self.label = nn.Embedding(data.classes + 1, width)
         block = InContextBlock if self.in_context else AdaLNBlock
         self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
         if model.routing.kind != "none":
@@ -51,7 +49,7 @@ class DiT(nn.Module):
             self.table_out = nn.Parameter(torch.empty(2 * width))
         else:
             self.modulation_out = nn.Linear(width, 2 * width)
-        self.patches_out = edge(nn.Linear(width, patch_values))
+        self.patches_out = nn.Linear(width, patch_values)
         self.init_buffers()
         self._init_weights()
 
@@ -79,8 +77,6 @@ class DiT(nn.Module):
             tokens, self._block_condition(condition), keep=keep, taps=taps
         )
         tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
-        if self._model.width_ratio() != 1:
-            tokens = tokens / self._model.width_ratio()  # muP's multiplier of the output
         output = self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
         return (output, *tapped) if taps else output
 
@@ -161,13 +157,6 @@ class DiT(nn.Module):
         # A condition of unit scale at any width. With the std of 0.02 that suits DiT-XL, the gates
         # of a narrow network open slowly, and it needs a learning rate that amplifies rounding.
         nn.init.normal_(self.label.weight, std=0.5)
-        if (
-            base := self._model.mup_base_width
-        ):  # the first layers have the deviation of the base width
-            for name in ("patches_in.weight", "time.0.weight"):
-                weight = self.get_parameter(name)
-                gain = math.sqrt(sum(weight.shape) / (weight.shape[1] + base))
-                nn.init.xavier_uniform_(weight, gain=gain)
         nn.init.zeros_(self.patches_out.weight)
         if self._model.registers:
             nn.init.normal_(self.registers, std=0.02)

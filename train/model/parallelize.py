@@ -272,7 +272,7 @@ def _takes_float8(layer: nn.Module, role: Role) -> bool:
 
     The least size is assumed; torchao measured no gain on an H100 for 1024 outputs or fewer.
     """
-    if not isinstance(layer, nn.Linear) or role.kind != "hidden":
+    if not isinstance(layer, nn.Linear) or not role.is_hidden:
         return False
     sizes = layer.in_features, layer.out_features
     return all(size % 16 == 0 for size in sizes) and max(sizes) >= _FLOAT8_LEAST_SIZE

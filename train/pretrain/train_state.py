@@ -101,7 +101,7 @@ class TrainState:
                 squared_norm += beside
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate(step) * group.get("rate", 1.0)
+                group["lr"] = self.learning_rate(step)
             self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
         summary = GradientSummary(squared_norm=squared_norm, norm=norm, scale=scale)
