@@ -80,10 +80,10 @@ class Model(KeyGroup):
         "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss clock",
         tags="dit",
     )  # fmt: skip
-    conditioning: Literal["adaln", "adaln_single", "in_context"] = key(
+    conditioning: Literal["adaln", "adaln_single"] = key(
         "adaln",
-        "how time and label enter: adaLN-zero in every block; one modulation and a table per block "
-        "(adaLN-single, Chen et al. 2023); or as two tokens",
+        "how time and label enter: adaLN-zero in every block; or one modulation and a table per "
+        "block (adaLN-single, Chen et al. 2023)",
         "loss clock",
         tags="dit",
     )

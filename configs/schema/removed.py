@@ -59,5 +59,6 @@ REMOVED_KEYS = {
 REMOVED_VALUES = {
     ("optimizer.kind", "schedule_free"): "removed; set adamw with optimizer.decay",
     ("train.timesteps", "weighted"): "removed; set aitoolkit.train.timestep_type",
+    ("model.conditioning", "in_context"): "removed; set adaln or adaln_single",
     ("train.compile", "graphs"): "removed; set true",
 }

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from train.model.attention import rope_table, sincos_table
-from train.model.blocks import AdaLNBlock, InContextBlock, make_norm, modulate
-from train.model.flops import TIME_CHANNELS, prefix_tokens
+from train.model.blocks import AdaLNBlock, modulate
+from train.model.flops import TIME_CHANNELS
 from train.model.published import State, from_published
 from train.model.routing import Router, take
 
@@ -28,23 +28,19 @@ class DiT(nn.Module):
         model, data = config.model, config.data
         width, patch_values = model.width, data.channels * model.patch**2
         self.patch, self.null_label = model.patch, data.classes
-        self.in_context = model.conditioning == "in_context"
-        self.prefix = prefix_tokens(model)
+        self.prefix = model.registers
         self._model, self._side = model, data.size // model.patch
         self.patches_in = nn.Linear(patch_values, width)
         self.time = nn.Sequential(
             nn.Linear(TIME_CHANNELS, width), nn.SiLU(), nn.Linear(width, width)
         )
         self.label = nn.Embedding(data.classes + 1, width)
-        block = InContextBlock if self.in_context else AdaLNBlock
-        self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
+        self.blocks = nn.ModuleList(AdaLNBlock(config) for _ in range(model.depth))
         if model.routing.kind != "none":
             self.router = Router(config)
         if model.registers:
             self.registers = nn.Parameter(torch.empty(model.registers, width))
-        if self.in_context:
-            self.norm_out = make_norm(model)
-        elif model.conditioning == "adaln_single":
+        if model.conditioning == "adaln_single":
             self.modulation = nn.Linear(width, 6 * width)
             self.table_out = nn.Parameter(torch.empty(2 * width))
         else:
@@ -69,9 +65,10 @@ class DiT(nn.Module):
         if self.pos_embed is not None:
             tokens = tokens + self.pos_embed.to(tokens.dtype)
         time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
-        class_embedding = self.label(label)
-        tokens = self._with_prefix(tokens, time, class_embedding)
-        embedding = time + class_embedding
+        embedding = time + self.label(label)
+        if self.prefix:
+            registers = self.registers.to(tokens.dtype).expand(len(tokens), -1, -1)
+            tokens = torch.cat([registers, tokens], dim=1)
         condition = F.silu(embedding)
         tokens, tapped = self._through_blocks(
             tokens, self._block_condition(condition), keep=keep, taps=taps
@@ -121,13 +118,6 @@ class DiT(nn.Module):
                 tapped.append(tokens[:, self.prefix :])
         return tokens, tapped
 
-    def _with_prefix(self, tokens: Tensor, time: Tensor, class_embedding: Tensor) -> Tensor:
-        """Return the patches `[B, T, d]` after an in-context condition and the registers."""
-        prefix = [time.unsqueeze(1), class_embedding.unsqueeze(1)] if self.in_context else []
-        if self._model.registers:
-            prefix.append(self.registers.to(tokens.dtype).expand(len(tokens), -1, -1))
-        return torch.cat([*prefix, tokens], dim=1) if prefix else tokens
-
     def _block_condition(self, condition: Tensor) -> Tensor:
         """Return the `condition` of the blocks for the embedding `[B, d]` after its SiLU."""
         if self._model.conditioning != "adaln_single":
@@ -136,8 +126,6 @@ class DiT(nn.Module):
 
     def _last_norm(self, tokens: Tensor, embedding: Tensor, condition: Tensor) -> Tensor:
         """Return the tokens `[B, T, d]` normalised; `condition` is the embedding after its SiLU."""
-        if self.in_context:
-            return cast(Tensor, self.norm_out(tokens))
         if self._model.conditioning == "adaln_single":
             changes = self.table_out.view(1, 2, -1) + embedding.unsqueeze(1)
             shift, scale = changes.chunk(2, dim=1)
@@ -164,7 +152,7 @@ class DiT(nn.Module):
         if self._model.conditioning == "adaln_single":
             nn.init.zeros_(self.modulation.weight)
             nn.init.zeros_(self.table_out)
-        elif not self.in_context:
+        else:
             nn.init.zeros_(self.modulation_out.weight)
         for block in self.blocks:
             if isinstance(block, AdaLNBlock) and isinstance(block.modulation, nn.Linear):
