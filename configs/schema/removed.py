@@ -38,6 +38,7 @@ REMOVED_KEYS = {
     "files": Removed(default=[], instead="removed: the script runs where it is submitted"),
     "setup": Removed(default=[], instead="removed; write these lines into the script"),
     "requeue_code": Removed(default=None, instead="removed; use jobs/requeue.sh in the script"),
+    "log.console_ranks": Removed(default=[0], instead="removed; read attempts/N/ranks/*.log"),
     "log.file": Removed(default=None, instead="removed; name the file to ditbench"),
     "stop_after": Removed(default=3, instead="removed: end a study with ditbench cancel"),
     "flux.quantise": Removed(default="none", instead="removed; set aitoolkit.model.quantize"),

@@ -17,16 +17,15 @@ from train.engine.clocks import DeviceClock
 log = logging.getLogger("train")
 
 
-def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None:
-    """Log to a file per rank in the attempt; ranks in `console_ranks` log to stdout too."""
+def start_logging(attempt: Path, *, rank: int) -> None:
+    """Log to a file per rank in the attempt; rank 0 logs to stdout too, others only errors."""
     folder = attempt / "ranks"
     folder.mkdir(exist_ok=True)
     to_file = logging.FileHandler(folder / f"rank-{rank:05d}.log", encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     console = logging.StreamHandler(sys.stdout)
-    prefix = f"[rank {rank}] " if len(console_ranks) > 1 else ""
-    console.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
-    console.setLevel(logging.INFO if rank in console_ranks else logging.ERROR)
+    console.setFormatter(logging.Formatter("%(message)s"))
+    console.setLevel(logging.ERROR if rank else logging.INFO)
     for earlier in log.handlers:
         earlier.close()
     log.handlers = [to_file, console]

@@ -21,7 +21,6 @@ from tests.train.tiny_vae import change_config, random_images, save_cosmos, save
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
-from train.data.latents.store import read_index
 from train.data.latents.vae import Vae, check_vae, decode_samples, vae_facts
 from train.data.loader import Microbatch, microbatches
 from train.data.source import from_pixels, training_split
