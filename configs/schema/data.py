@@ -12,7 +12,7 @@ class Data(KeyGroup):
 
     source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(
         "digits",
-        "digits: those of scikit-learn; cifar10: binary batches or PNGs; folder: any images; "
+        "digits: those of scikit-learn; cifar10: its binary or pickled batches; folder: any images; "
         "latents: a store written by jobs/encode.sbatch; dummy: random latents",
         "loss clock",
         tags="picture",
@@ -49,8 +49,8 @@ class Data(KeyGroup):
             raise ValueError(f"data.source {self.source} takes no data.path: remove it")
         if self.source != "latents" and self.vae is not None:
             raise ValueError(f"data.source {self.source} takes no data.vae: remove it")
-        if self.source == "latents" and self.labels is not None:
-            raise ValueError("data.source latents has its labels in the store: remove data.labels")
+        if self.source != "folder" and self.labels is not None:
+            raise ValueError(f"data.source {self.source} has labels of its own: remove data.labels")
         known = {"digits": (8, 1, 10), "cifar10": (32, 3, 10)}.get(self.source)
         if known and known != (self.size, self.channels, self.classes):
             raise ValueError(
