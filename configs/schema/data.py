@@ -12,7 +12,7 @@ class Data(KeyGroup):
 
     source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(
         "digits",
-        "digits: those of scikit-learn; cifar10: its binary or pickled batches; folder: any images; "
+        "digits: those of scikit-learn; cifar10: its binary or pickled files; folder: any images; "
         "latents: a store written by jobs/encode.sbatch; dummy: random latents",
         "loss clock",
         tags="picture",
