@@ -53,7 +53,6 @@ class Pretrain(Run):
             self._sampler(),
             self._validation(),
             self._strata(),
-            self._extra_terms(),
             self._alignment(),
             self._noise(),
             self._routing(),
@@ -131,14 +130,6 @@ class Pretrain(Run):
             return (
                 f"objective.strata {strata} does not divide train.global_batch "
                 f"{self.train.global_batch}: each step consists of whole groups of strata"
-            )
-        return None
-
-    def _extra_terms(self) -> str | None:
-        if self.gns.enabled and self.objective.group > 1:
-            return (
-                "gns.enabled takes images as independent, but objective.extra.contrastive "
-                "compares them: set it to 0, or gns.enabled to false"
             )
         return None
 

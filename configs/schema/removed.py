@@ -21,6 +21,9 @@ class Removed:
 
 # By dotted name.
 REMOVED_KEYS = {
+    "objective.extra": Removed(default={}, instead="its terms are removed; remove it"),
+    "objective.extra.contrastive": Removed(default=0.0, instead="removed; remove it", tag="term"),
+    "objective.extra.group": Removed(default=16, instead="removed with contrastive; remove it"),
     "objective.extra.direction": Removed(default=0.0, instead="removed; remove it", tag="term"),
     "objective.extra.dispersive": Removed(default=0.0, instead="removed; remove it", tag="term"),
     "objective.extra.block": Removed(default=None, instead="removed with dispersive; remove it"),

@@ -20,7 +20,7 @@ from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.terminal import command_parser
-from train.cost.estimate import MemoryOf, estimate, group_size
+from train.cost.estimate import MemoryOf, estimate
 from train.cost.kept import NotKept, only_kept, say
 from train.cost.memory import pretrain_memory
 from train.cost.query import CostQuery, make_query
@@ -68,7 +68,7 @@ def _count_missing(queries: Sequence[CostQuery | ConfigError], memory_of: Memory
         if isinstance(query, ConfigError):
             continue
         with contextlib.suppress(ConfigError), only_kept():
-            layout = divide(query.config, world=query.world, tuned=group_size(query.config))
+            layout = divide(query.config, world=query.world, tuned=1)
             try:
                 memory_of(query.config, layout)
             except NotKept as name:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from configs.checks.batch import BatchLayout, divide, micro_batches
+from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain, Run
@@ -63,7 +63,7 @@ def estimate(query: CostQuery, memory_of: MemoryOf, *, advises: bool = True) -> 
         for name, gpu in query.gpus.items()
     }
     layout = divide(query.config, world=query.world)
-    least = dataclasses.replace(layout, micro_batch=group_size(query.config))
+    least = dataclasses.replace(layout, micro_batch=1)
     memory = memory_of(query.config, least)
     images = least.micro_batch * min(least.accumulation, 2)
     return CostEstimate(
@@ -86,7 +86,9 @@ def largest_that_divides(
     """Return the largest micro batch that fits and divides the images of a data rank, or None."""
     config = changed(config, {"train.micro_batch": "auto"})
     images = divide(config, world=world).micro_batch
-    for size in reversed(micro_batches(config, images)):
+    for size in range(images, 0, -1):
+        if images % size:
+            continue
         layout = divide(config, world=world, tuned=size)
         if total_bytes(memory_of(config, layout), layout) <= capacity:
             return size
@@ -102,11 +104,9 @@ class _Fit:
 
     def estimate(self, name: str) -> GpuEstimate:
         config, world = self._config, self._query.world
-        layout = divide(config, world=world, tuned=group_size(config))
+        layout = divide(config, world=world, tuned=1)
         if config.train.micro_batch == "auto":
-            layout = divide(
-                config, world=world, tuned=self._largest_divisor() or group_size(config)
-            )
+            layout = divide(config, world=world, tuned=self._largest_divisor() or 1)
         memory = self._memory_of(config, layout)
         reason, fix = self._misfit(memory, layout)
         step = None
@@ -180,7 +180,7 @@ class _Fit:
         for changes, ranks in _candidate_changes(self._query) if self._advises else ():
             config = changed(self._config, changes)
             try:
-                layout = divide(config, world=ranks, tuned=group_size(config))
+                layout = divide(config, world=ranks, tuned=1)
             except ConfigError:
                 continue
             if self._total(config, layout) <= self._capacity:
@@ -197,11 +197,6 @@ class _Fit:
 
 # Fields of `Memory` that are no bytes.
 _COUNTS = ("numbers", "flops")
-
-
-def group_size(config: Any) -> int:
-    """Return the images that a micro batch must be a multiple of."""
-    return config.objective.group if isinstance(config, Pretrain) else 1
 
 
 def _candidate_changes(query: CostQuery) -> Iterator[tuple[dict[str, Any], int]]:

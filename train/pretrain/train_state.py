@@ -66,7 +66,7 @@ class TrainState:
             term = functools.partial(alignment.term, features=features)
             extra = {"aligned": alignment.block, "term": term}
         with autocast(self.config.train.precision, batch.image.device):
-            losses = self.objective.training_losses(
+            losses = self.objective.losses(
                 routed(self.model, batch.keep),
                 batch.image,
                 batch.noise,
@@ -77,7 +77,7 @@ class TrainState:
         return losses if batch.weight is None else losses * batch.weight
 
     def plain_losses(self, batch: Microbatch) -> Tensor:
-        """Return the loss of each image without `objective.extra`, `[B]` float32."""
+        """Return the loss of each image without the term of `repa`, `[B]` float32."""
         with autocast(self.config.train.precision, batch.image.device):
             return self.objective.losses(
                 routed(self.model, batch.keep), batch.image, batch.noise, batch.t, batch.label
