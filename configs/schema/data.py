@@ -38,7 +38,6 @@ class Data(KeyGroup):
     flip: bool = key(False, "mirror images at random, half of them", "loss")
     held_out: float = key(0.0, "share of the images held out for evaluation", "loss", ge=0, le=0.9)
     images: int = key(50_000, "number of images of the dummy data set", "loss", ge=1)
-    skip_bad: bool = key(False, "replace an unreadable image by the next one, and count it", "loss")
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")

@@ -83,9 +83,7 @@ class CheckpointState(Stateful):
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
         sums = state["interval"]
-        self.interval = IntervalSums(
-            loss=float(sums["loss"]), skipped=int(sums["skipped"]), steps=int(sums["steps"])
-        )
+        self.interval = IntervalSums(loss=float(sums["loss"]), steps=int(sums["steps"]))
 
     def _moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """Return AdamW's state of a parameter; before the first step, create it as AdamW does."""

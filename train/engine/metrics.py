@@ -81,20 +81,18 @@ class MetricsLogger:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalSums:
-    """Sums over `steps` steps and all ranks: of the losses, and of the skipped images."""
+    """The sum of the losses over `steps` steps and all ranks."""
 
     loss: float = 0.0
-    skipped: int = 0
     steps: int = 0
 
-    def fields(self, *, global_batch: int) -> dict[str, Any]:
-        """Return the mean loss of an image, and the skipped images if there are any."""
-        fields: dict[str, Any] = {"loss": self.loss / (self.steps * global_batch)}
-        return fields | ({"skipped_images": self.skipped} if self.skipped else {})
+    def mean(self, *, global_batch: int) -> float:
+        """Return the mean loss of an image."""
+        return self.loss / (self.steps * global_batch)
 
 
 class LossAccumulator:
-    """Losses and skipped images of this rank since the last scheduled record.
+    """The losses of this rank since the last scheduled record.
 
     They are summed on the device in float64. Sums of float32 losses are exact there, so they do
     not depend on the order or on the rank to which a resumed run adds them.
@@ -102,19 +100,17 @@ class LossAccumulator:
 
     def __init__(self, device: torch.device) -> None:
         self.loss = torch.zeros((), dtype=torch.float64, device=device)
-        self.skipped = 0
         self.steps = 0
 
-    def add(self, loss: Tensor, *, skipped: int) -> None:
+    def add(self, loss: Tensor) -> None:
         """Add the sum of the losses of one microbatch."""
         self.loss += loss
-        self.skipped += skipped
 
     def restart(self, sums: IntervalSums, *, rank: int, tensor: int) -> None:
         """Start again at `sums`, which rank 0 holds from now on; `tensor` ranks see each image."""
         share = tensor if rank == 0 else 0
         self.loss.fill_(sums.loss * share)
-        self.skipped, self.steps = sums.skipped * share, sums.steps
+        self.steps = sums.steps
 
 
 class ArrivalLog:

@@ -56,7 +56,7 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
         network=network, parts=[average], optimizer=optimizer, scaler=scale, clocks=clocks
     )
     state.step, state.images = 7, 900
-    state.interval = IntervalSums(loss=0.1 + seed, skipped=seed, steps=seed)
+    state.interval = IntervalSums(loss=0.1 + seed, steps=seed)
     return state, network, average
 
 
