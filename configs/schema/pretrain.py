@@ -94,11 +94,7 @@ class Pretrain(Run):
         return None
 
     def _reduce(self) -> str | None:
-        if self.train.reduce == "fp32":
-            return None
-        if self.layout.shard == self.layout.tensor == 1:
-            return "train.reduce bf16 is for sharded layouts: set layout.shard, or it to fp32"
-        if self.gns.enabled:
+        if self.train.reduce == "bf16" and self.gns.enabled:
             return "gns.enabled reads the gradients that ranks sum: set train.reduce to fp32"
         return None
 

@@ -87,7 +87,7 @@ class Train(KeyGroup):
         short="d",
     )
     reduce: Literal["fp32", "bf16"] = key(
-        "fp32", "type of the sum of gradients over ranks; bf16: sharded layouts only", "loss clock"
+        "fp32", "type of the sum of gradients over ranks", "loss clock"
     )
     float8: bool = key(
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
