@@ -30,7 +30,7 @@ afterwards
   noise     gradient noise scale
   profile   longest operations of a trace
   cost      GPU-hours, money and energy
-  report    everything on one HTML page, or --folder; --check
+  report    everything on one HTML page; --check
   export    runs to wandb or one table
   audit     claims, recomputed
   archive   pack the records of runs
@@ -53,7 +53,7 @@ renamed() {
     gns\ *) echo noise ;;
     formats\ *) echo runs --formats ;;
     'train gns') echo train noise ;;
-    site\ *) echo report --folder ;;
+    site\ *) echo report ;;
     figure\ *) echo loss --plot ;;
     schema\ *) echo show pretrain ;;
   esac

@@ -49,9 +49,9 @@ CONCRETE = {
     "python -m tests.docs.render docs/studies/NAME.md": [
         "python -m tests.docs.render docs/studies/a.md"
     ],
-    "python -m analysis report --check public": [
-        "python -m analysis report logs/RUN --folder public",
-        "python -m analysis report --check public",
+    "python -m analysis report --check report.html": [
+        "python -m analysis report logs/RUN --out report.html",
+        "python -m analysis report --check report.html",
     ],
     # The page was rendered before.
     "python -m tests.docs.render --check docs/studies/a.md": [

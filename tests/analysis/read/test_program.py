@@ -9,7 +9,7 @@ import pytest
 from analysis.measure.differences import causes, differences
 from analysis.measure.speed import measure_rate
 from analysis.read.run_folder import read_ours
-from analysis.report.evidence import source
+from analysis.report.sources import source
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 
