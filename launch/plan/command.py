@@ -39,7 +39,7 @@ def plan(subject: _Subject, options: PlanOptions) -> int:
     if options.as_json:
         return _print_json(subject, options)
     print("checks")
-    results = list(_shown(subject.checks(), subject.slow_checks()))
+    results = list(_shown(subject.checks()))
     if rows := subject.rows():
         left = len(rows) - _MOST_ROWS
         _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
@@ -55,10 +55,10 @@ def plan(subject: _Subject, options: PlanOptions) -> int:
     return _code(results)
 
 
-def _shown(*results: Iterable[CheckResult]) -> Iterator[CheckResult]:
+def _shown(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
     """Print results as they come, and then how many of which level."""
     counts = {"pass": 0, "warn": 0, "fail": 0}
-    for result in (one for part in results for one in part):
+    for result in results:
         line = str(result)
         if sys.stdout.isatty():
             indent = " " * 20
@@ -81,7 +81,7 @@ def _outlook(subject: _Subject, options: PlanOptions) -> tuple[list[Row], str]:
 
 
 def _print_json(subject: _Subject, options: PlanOptions) -> int:
-    results = [*subject.checks(), *subject.slow_checks()]
+    results = list(subject.checks())
     rows, advice = _outlook(subject, options)
     keys = ("level", "topic", "message", "fix")
     plain: dict[str, Any] = {
