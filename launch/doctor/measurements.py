@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.lint.lint import changes
 from launch.slurm import client
 from launch.slurm.client import Refused, shown_field
-from launch.slurm.version import changes
 from runs.folder import ROOT
 from runs.state.slurm_job import SlurmJob
 
