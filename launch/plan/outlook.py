@@ -1,4 +1,4 @@
-"""Forecast when the jobs of a run or a study start, how long their runs take, and their cost.
+"""Forecast when the jobs of a run or a study start and how long their runs take.
 
 The start is what `sbatch --test-only` expects now. A run takes its steps by the forecast and three
 things that are stated, not derived: 3 minutes for the start, its saves (`saves.py`), and 10 % of
@@ -11,10 +11,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from configs.gpus import rate_of, read_rates
 from configs.load import flatten, to_tree
 from configs.schema.training import Resources
 from configs.table import Row, formatted
@@ -27,16 +25,15 @@ from runs.records import saves
 
 _START_S, _SHARE = 180.0, 1.1
 _TIMES = ("start", "finish", "finish_low", "finish_high")
-_SUMS = ("runs", "gpu_hours", "gpu_hours_low", "gpu_hours_high", "money")
+_SUMS = ("runs", "gpu_hours", "gpu_hours_low", "gpu_hours_high")
 # Unknown as soon as one run of a job has no forecast.
-_NEED_ALL = ("step_s", "run_hours", "gpu_hours", "gpu_hours_high", "money")
+_NEED_ALL = ("step_s", "run_hours", "gpu_hours", "gpu_hours_high")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunForecast:
     """The seconds that a run still takes, and those of a step, between the ends of its forecast."""
 
-    gpu: str
     source: str
     step_s: float
     value_s: float
@@ -71,15 +68,11 @@ def forecast_run(request: RunRequest, facts: Mapping[str, Any]) -> RunForecast |
     count = steps // flatten(to_tree(request.config))["checkpoint.every"] + 1
     fixed = _START_S + count * (save.save_s if save else 0.0)
     ends = {f"{end}_s": fixed + _SHARE * steps * step[end] for end in ("value", "low", "high")}
-    return RunForecast(gpu=facts["type"], source=step["source"], step_s=step["value"], **ends)
+    return RunForecast(source=step["source"], step_s=step["value"], **ends)
 
 
-def job_rows(jobs: Sequence[Job], rates: Path | None) -> list[Row]:
-    """Return a row per job, the first to finish first; name runs without a forecast on stderr.
-
-    `rates` is a file of prices of a GPU-hour.
-    """
-    prices = read_rates(rates) if rates else {}
+def job_rows(jobs: Sequence[Job]) -> list[Row]:
+    """Return a row per job, the first to finish first; name runs without a forecast on stderr."""
     answers = iter(forecast.ask([run.query for job in jobs for run in job.runs.values()]))
     rows, unknown = list[Row](), defaultdict[str, list[str]](list)
     for job in jobs:
@@ -92,13 +85,13 @@ def job_rows(jobs: Sequence[Job], rates: Path | None) -> list[Row]:
             else:
                 why = facts.get("reason") or answer.remark or "no type of GPU is named"
                 unknown[why].append(name)
-        rows.append(_row(job, known, prices))
+        rows.append(_row(job, known))
     for why, names in unknown.items():
         print(f"no forecast of {', '.join(names)}: {why}", file=sys.stderr)
     return sorted(rows, key=lambda row: row.get("finish") or row["start"] or float("inf"))
 
 
-def _row(job: Job, known: Sequence[RunForecast], prices: Mapping[str, float]) -> Row:
+def _row(job: Job, known: Sequence[RunForecast]) -> Row:
     """Return the row of a job; times are in seconds since 1970."""
     resources, count = job.resources, len(job.runs)
     start = client.expected_start(sbatch_text(job.script))
@@ -108,8 +101,6 @@ def _row(job: Job, known: Sequence[RunForecast], prices: Mapping[str, float]) ->
         ends = (start + run.value_s, start + run.low_s, start + run.high_s)
         finish = dict(zip(_TIMES[1:], ends, strict=True))
     gpus = resources.nodes * resources.gpus_per_node
-    hours = gpus * sum(run.value_s for run in known) / 3600
-    rate = rate_of(known[0].gpu, prices) if known else None
     row = {
         "shape": job.shape,
         "runs": count,
@@ -118,8 +109,7 @@ def _row(job: Job, known: Sequence[RunForecast], prices: Mapping[str, float]) ->
         "run_hours": max((run.value_s for run in known), default=0) / 3600,
         "start": start,
         **finish,
-        "gpu_hours": hours,
-        "money": None if rate is None else rate * hours,
+        "gpu_hours": gpus * sum(run.value_s for run in known) / 3600,
         "by": "; ".join(dict.fromkeys(run.source for run in known)),
         "gpu_hours_low": gpus * sum(run.low_s for run in known) / 3600,
         "gpu_hours_high": gpus * sum(run.high_s for run in known) / 3600,

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from configs.load import merge, resolve, to_tree
 from configs.table import Row
@@ -56,10 +55,10 @@ class RunPlan:
         """Return a row for each type of GPU with the memory and the step by the forecast."""
         return [memory.fit_row(name, gpu) for name, gpu in self.forecast.gpus.items()]
 
-    def outlook(self, rates: Path | None) -> Outlook:
-        """Ask the cluster when and for how much, on each of its types if the config names none."""
+    def outlook(self) -> Outlook:
+        """Ask the cluster when, on each of its types if the config names none."""
         jobs = self._jobs()
-        rows = job_rows(jobs, rates)
+        rows = job_rows(jobs)
         rows = [row for row in rows if not row["no_forecast"]] or rows
         if "finish" not in rows[0]:
             return rows, "no finish time can be forecast here"
@@ -115,7 +114,7 @@ class ScriptPlan:
         """Return a row for each run of a study."""
         return table(self.submission.plan) if self.submission.plan else []
 
-    def outlook(self, rates: Path | None) -> Outlook:
+    def outlook(self) -> Outlook:
         """Return the order: how long a script takes is unknown."""
         plan = self.submission.plan
         return [], "\n".join(plan.remarks if plan else ["how long the script takes is unknown"])
@@ -159,8 +158,8 @@ class StudyPlan:
         """Return a row for each cell."""
         return table(self.submission.plan) if self.submission.plan else []
 
-    def outlook(self, rates: Path | None) -> Outlook:
-        """Ask the cluster when each array starts, and for how much."""
+    def outlook(self) -> Outlook:
+        """Ask the cluster when each array starts."""
         one = self.submission
         if not one.todo:
             return [], "nothing to run: no run is missing or failed, or none fits"
@@ -172,10 +171,10 @@ class StudyPlan:
             )
             for array, script in self.arrays
         ]
-        rows = job_rows(jobs, rates)
+        rows = job_rows(jobs)
         said = (
             "{runs} runs, the first about {start}, {gpu_hours} GPU-hours ({gpu_hours_low} to "
-            "{gpu_hours_high}), money {money}"
+            "{gpu_hours_high})"
         ).format_map(in_words(whole := total(rows)))
         said += "; stop: decided may need fewer" if one.settings.stop else ""
         queue = f"; queue it: {_submit(one.request, self.site_name)}" if whole["start"] else ""

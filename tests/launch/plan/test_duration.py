@@ -27,7 +27,7 @@ def _slurm(command) -> None:
 
 def forecast_of(source: Path, *words: str, parameters: int | None = None) -> RunForecast:
     request = run_request(source, [*LONG, *words], site_name=None, extra={})
-    found = forecast_run(request, {"type": "a40", "step_s": STEP, "parameters": parameters})
+    found = forecast_run(request, {"step_s": STEP, "parameters": parameters})
     assert found is not None
     return found
 
