@@ -1,33 +1,27 @@
-"""Forecast when the jobs of a run or a study start and how long their runs take.
+"""Forecast when a run starts and ends on each type of GPU.
 
 The start is what `sbatch --test-only` expects now. A run takes its steps by the forecast and three
 things that are stated, not derived: 3 minutes for the start, its saves (`saves.py`), and 10 % of
-the steps for samples and evaluations. When the last run of an array ends is not said: how many run
-at once depends on other users' jobs.
+the steps for samples and evaluations.
 """
 
 import sys
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from configs.load import flatten, to_tree
-from configs.schema.training import Resources
 from configs.table import Row, formatted
 from launch.plan import forecast
 from launch.plan.saves import expected_saves
 from launch.slurm import client
-from launch.slurm.executor import BatchScript, sbatch_text
-from launch.submit.script import RunRequest
+from launch.slurm.executor import sbatch_text
+from launch.submit.script import RunRequest, batch_script
 from runs.records import saves
 
 _START_S, _SHARE = 180.0, 1.1
 _TIMES = ("start", "finish", "finish_low", "finish_high")
-_SUMS = ("runs", "gpu_hours", "gpu_hours_low", "gpu_hours_high")
-# Unknown as soon as one run of a job has no forecast.
-_NEED_ALL = ("step_s", "run_hours", "gpu_hours", "gpu_hours_high")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,20 +33,6 @@ class RunForecast:
     value_s: float
     low_s: float
     high_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A job, or an array, that could be queued, and its runs by name."""
-
-    shape: str
-    script: BatchScript
-    runs: Mapping[str, RunRequest]
-
-    @property
-    def resources(self) -> Resources:
-        """The resources of every run."""
-        return next(iter(self.runs.values())).config.resources
 
 
 def forecast_run(request: RunRequest, facts: Mapping[str, Any]) -> RunForecast | None:
@@ -71,69 +51,51 @@ def forecast_run(request: RunRequest, facts: Mapping[str, Any]) -> RunForecast |
     return RunForecast(source=step["source"], step_s=step["value"], **ends)
 
 
-def job_rows(jobs: Sequence[Job]) -> list[Row]:
-    """Return a row per job, the first to finish first; name runs without a forecast on stderr."""
-    answers = iter(forecast.ask([run.query for job in jobs for run in job.runs.values()]))
-    rows, unknown = list[Row](), defaultdict[str, list[str]](list)
-    for job in jobs:
-        known = list[RunForecast]()
-        for name, run in job.runs.items():
-            resources, answer = run.config.resources, next(answers)
-            facts = (resources.gpu and resources.gpus_per_node and answer.gpu()) or {}
-            if found := forecast_run(run, facts):
-                known.append(found)
-            else:
-                why = facts.get("reason") or answer.remark or "no type of GPU is named"
-                unknown[why].append(name)
-        rows.append(_row(job, known))
-    for why, names in unknown.items():
-        print(f"no forecast of {', '.join(names)}: {why}", file=sys.stderr)
-    return sorted(rows, key=lambda row: row.get("finish") or row["start"] or float("inf"))
+def placements(requests: Sequence[RunRequest]) -> list[tuple[RunRequest, Row]]:
+    """Return a run on several types of GPU with a row for each, the first to finish first.
+
+    Types without a forecast are left out if another has one, and named on stderr with the reason.
+    """
+    pairs = []
+    answers = forecast.ask([request.query for request in requests])
+    for request, answer in zip(requests, answers, strict=True):
+        resources = request.config.resources
+        facts = (resources.gpu and resources.gpus_per_node and answer.gpu()) or {}
+        row = _row(request, known := forecast_run(request, facts))
+        if known is None:
+            why = facts.get("reason") or answer.remark or "no type of GPU is named"
+            print(f"no forecast of {row['shape']}: {why}", file=sys.stderr)
+        pairs.append((request, row))
+    known_pairs = [pair for pair in pairs if "run_hours" in pair[1]] or pairs
+    return sorted(known_pairs, key=lambda pair: pair[1].get("finish", float("inf")))
 
 
-def _row(job: Job, known: Sequence[RunForecast]) -> Row:
-    """Return the row of a job; times are in seconds since 1970."""
-    resources, count = job.resources, len(job.runs)
-    start = client.expected_start(sbatch_text(job.script))
-    finish: dict[str, float] = {}
-    if start and count == len(known) == 1:
-        [run] = known
-        ends = (start + run.value_s, start + run.low_s, start + run.high_s)
-        finish = dict(zip(_TIMES[1:], ends, strict=True))
+def _row(request: RunRequest, known: RunForecast | None) -> Row:
+    """Return the row of a run on a type of GPU; times are in seconds since 1970."""
+    resources = request.config.resources
+    start = client.expected_start(sbatch_text(batch_script(request, request.run)))
+    shape = f"{resources.gpu or 'any'}:{resources.nodes}x{resources.gpus_per_node}"
+    row: dict[str, Any] = {"shape": shape, "start": start}
+    if known is None:
+        return row
+    ends = {"": known.value_s, "_low": known.low_s, "_high": known.high_s}
     gpus = resources.nodes * resources.gpus_per_node
-    row = {
-        "shape": job.shape,
-        "runs": count,
-        "no_forecast": count - len(known),
-        "step_s": max((run.step_s for run in known), default=None),
-        "run_hours": max((run.value_s for run in known), default=0) / 3600,
-        "start": start,
-        **finish,
-        "gpu_hours": gpus * sum(run.value_s for run in known) / 3600,
-        "by": "; ".join(dict.fromkeys(run.source for run in known)),
-        "gpu_hours_low": gpus * sum(run.low_s for run in known) / 3600,
-        "gpu_hours_high": gpus * sum(run.high_s for run in known) / 3600,
-    }
-    return row | (dict.fromkeys(_NEED_ALL) if row["no_forecast"] else {})
-
-
-def total(rows: Sequence[Row]) -> Row:
-    """Return the first start and the sums of rows; None if one of them is unknown."""
-    values = {name: [row[name] for row in rows] for name in ("start", *_SUMS)}
-    return {
-        name: None if None in found else min(found) if name == "start" else sum(found)
-        for name, found in values.items()
-    }
+    finish = {f"finish{end}": start + length for end, length in ends.items()} if start else {}
+    hours = {f"gpu_hours{end}": gpus * length / 3600 for end, length in ends.items()}
+    row |= {"step_s": known.step_s, "run_hours": known.value_s / 3600}
+    return row | finish | hours | {"by": known.source}
 
 
 def readable(row: Row) -> Row:
     """Return a row with its times as dates."""
-    dates = {
-        name: f"{datetime.fromtimestamp(row[name]):%d %b %H:%M}" for name in _TIMES if row.get(name)
-    }
-    return {**row, **dates}
+    return {**row, **{name: date(row[name]) for name in _TIMES if row.get(name)}}
+
+
+def date(when: float | None) -> str:
+    """Return a time in seconds since 1970 for people."""
+    return f"{datetime.fromtimestamp(when):%d %b %H:%M}" if when else "unknown"
 
 
 def in_words(row: Row) -> dict[str, str]:
-    """Return the values of a row as text, with `unknown` for those that are not known."""
-    return {name: formatted(value) or "unknown" for name, value in readable(row).items()}
+    """Return the values of a row as text."""
+    return {name: formatted(value) for name, value in readable(row).items()}

@@ -7,11 +7,12 @@ from functools import cached_property
 
 from configs.load import merge, resolve, to_tree
 from configs.table import Row
+from configs.terminal import plural
 from launch.plan import memory
 from launch.plan.checks import forecast_checks, run_checks
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.measure import measure
-from launch.plan.outlook import Job, in_words, job_rows, total
+from launch.plan.outlook import date, in_words, placements
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import table
 from launch.script.submission import ScriptSubmission
@@ -57,29 +58,24 @@ class RunPlan:
 
     def outlook(self) -> Outlook:
         """Ask the cluster when, on each of its types if the config names none."""
-        jobs = self._jobs()
-        rows = job_rows(jobs)
-        rows = [row for row in rows if not row["no_forecast"]] or rows
-        if "finish" not in rows[0]:
+        found = placements(self._requests())
+        request, row = found[0]
+        rows = [one for _, one in found]
+        if "finish" not in row:
             return rows, "no finish time can be forecast here"
-        best = next(job for job in jobs if job.shape == rows[0]["shape"])
-        [request] = best.runs.values()
         words = "first done: {shape}, about {finish} ({finish_low} to {finish_high})"
-        first = words.format_map(in_words(rows[0]))
-        return rows, f"{first}; queue it: {_submit(request, self.site_name)}"
+        return (
+            rows,
+            f"{words.format_map(in_words(row))}; queue it: {_submit(request, self.site_name)}",
+        )
 
-    def _jobs(self) -> list[Job]:
+    def _requests(self) -> list[RunRequest]:
+        """Return the request on each type of GPU of the cluster if the config names none."""
         resources = self.request.config.resources
         partition = (self.request.site.flags | self.request.flags).get("partition")
         found = client.gpus(str(partition) if partition else None)
         is_open = resources.gpus_per_node and not resources.gpu
-        requests = [self._on(gpu) for gpu in found if gpu and is_open] or [self.request]
-        jobs = []
-        for one in requests:
-            shape = f"{resources.nodes}x{resources.gpus_per_node}"
-            shape = f"{one.config.resources.gpu or 'any'}:{shape}"
-            jobs.append(Job(shape=shape, script=batch_script(one, one.run), runs={shape: one}))
-        return jobs
+        return [self._on(gpu) for gpu in found if gpu and is_open] or [self.request]
 
     def _on(self, gpu: str) -> RunRequest:
         """Return the request on a type of GPU."""
@@ -159,26 +155,15 @@ class StudyPlan:
         return table(self.submission.plan) if self.submission.plan else []
 
     def outlook(self) -> Outlook:
-        """Ask the cluster when each array starts."""
+        """Ask the cluster when the first array starts: how many runs go on at once is unknown."""
         one = self.submission
         if not one.todo:
             return [], "nothing to run: no run is missing or failed, or none fits"
-        jobs = [
-            Job(
-                shape=array.shape,
-                script=script,
-                runs={row.cell: one.run_request(row) for row in array.rows},
-            )
-            for array, script in self.arrays
-        ]
-        rows = job_rows(jobs)
-        said = (
-            "{runs} runs, the first about {start}, {gpu_hours} GPU-hours ({gpu_hours_low} to "
-            "{gpu_hours_high})"
-        ).format_map(in_words(whole := total(rows)))
-        said += "; stop: decided may need fewer" if one.settings.stop else ""
-        queue = f"; queue it: {_submit(one.request, self.site_name)}" if whole["start"] else ""
-        return rows, said + queue
+        starts = [client.expected_start(sbatch_text(script)) for _, script in self.arrays]
+        first = date(min(filter(None, starts), default=None))
+        said = f"the first of {plural(len(starts), 'array')} starts about {first}"
+        said += "; stop: decided may need fewer runs" if one.settings.stop else ""
+        return [], f"{said}; queue it: {_submit(one.request, self.site_name)}"
 
     def bill(self) -> str:
         """Return the remarks on the order of runs, and the most that they cost."""
