@@ -44,20 +44,23 @@ def log_files(folder: Path) -> dict[Path, LogFile] | None:
     left = [folder]
     while left:
         here = left.pop()
-        with suppress(OSError):
+        try:
             status = here.stat()
             names = {entry.name: entry for entry in os.scandir(here)}
-            if (status.st_dev, status.st_ino) in seen or "cells.tsv" in names:
-                continue
-            if {"config.yaml", "attempts"} <= names.keys():
-                continue
-            seen.add((status.st_dev, status.st_ino))
+        except OSError:
+            continue
+        is_of_study = "cells.tsv" in names or {"config.yaml", "attempts"} <= names.keys()
+        if (status.st_dev, status.st_ino) in seen or is_of_study:
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        for name, entry in sorted(names.items()):
             if len(seen) + len(found) > _MOST_PLACES:
                 return None
-            for name, entry in sorted(names.items()):
-                if entry.is_dir() and not name.startswith(".") and name not in _SKIPPED:
-                    left.append(here / name)
-                elif "tfevents" in name or name.endswith(SUFFIXES):
+            if entry.is_dir() and not name.startswith(".") and name not in _SKIPPED:
+                left.append(here / name)
+            elif "tfevents" in name or name.endswith(SUFFIXES):
+                # A link, a pipe, or a file of others is none of the script's.
+                with suppress(OSError):
                     found[here / name] = _look(here / name)
     return found
 

@@ -136,6 +136,8 @@ def kept(run: RunFolder, attempt: int = 1) -> dict[str, str]:
 def test_a_log_that_the_script_wrote_is_kept_without_what_was_there_before(tmp_path: Path) -> None:
     (tmp_path / "all.csv").write_text("step,loss\n0,9\n")
     (tmp_path / "old.jsonl").write_text("{}\n")
+    (tmp_path / "a.csv").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "a.jsonl")
     run = run_of(tmp_path, WRITES)
     ended(run, "a")
     assert kept(run).keys() == {"all.csv", "out/a/metrics.jsonl"}
