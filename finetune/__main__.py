@@ -1,7 +1,6 @@
 """`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
 Other commands (`ditbench finetune COMMAND --help`):
-  lora COMMAND         merge, convert and compare LoRA files
   tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
 
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b
@@ -19,7 +18,6 @@ _COMMANDS = {
     "cost": "finetune.native.cost",
     "check-data": "finetune.check_data",
     "tiny": "finetune.tiny_flux",
-    "lora": "finetune.lora_files",
 }
 _ENGINES = {"aitoolkit": "finetune.aitoolkit.run", "embedded": "finetune.native.run"}
 
