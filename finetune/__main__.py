@@ -14,8 +14,7 @@ from runs.command import run_command
 from runs.folder import RunFolder
 
 _COMMANDS = {
-    # For `ditbench check` and `ditbench plan`.
-    "cost": "finetune.native.cost",
+    # For `ditbench check`.
     "check-data": "finetune.check_data",
     "tiny": "finetune.tiny_flux",
 }
