@@ -222,10 +222,6 @@ def unlike_native(config: Finetune) -> dict[str, str]:
         + ("; a batch is filled up with copies of its images" if batch > 1 else ""),
     }
     found["data.resolutions"] = "images that are not square are cropped to sizes of its own"
-    if config.train.ema_decay is not None:
-        found["train.ema_decay"] = (
-            "no warm-up; each resume goes on from the average and loses the steps it lags behind"
-        )
     if min(sample.width, sample.height) < _LEAST_SAMPLE_PX:
         size = [max(_LEAST_SAMPLE_PX, side) for side in (sample.width, sample.height)]
         found["sample.width"] = f"samples are {size[0]} x {size[1]} px, its least"

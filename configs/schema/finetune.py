@@ -180,14 +180,6 @@ class LoraTraining(KeyGroup):
         "loss",
         aitoolkit="train.timestep_type",
     )
-    ema_decay: float | None = key(
-        None,
-        "EMA decay of the LoRA, per step; null: no EMA. With ai-toolkit each resume goes on from "
-        "the average and loses the steps that it lags behind",
-        "loss",
-        ge=0,
-        lt=1,
-    )
     hang_s: float | None = key(
         300.0,
         "seconds without progress (and at least five median steps) after which the attempt ends "
@@ -211,7 +203,7 @@ class LoraCheckpoint(KeyGroup):
 
 
 class LoraValidation(KeyGroup):
-    """The loss of the averaged LoRA at fixed t and noise, on training and on held-out images."""
+    """The loss of the LoRA at fixed t and noise, on training and on held-out images."""
 
     every: int | None = key(
         None, "steps between evaluations; null: at start and end", free=True, unit="steps", ge=1

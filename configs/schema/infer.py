@@ -19,9 +19,6 @@ class Infer(Run):
     kind: Literal["infer"] = key("infer", "kind of run")
     run: str | None = key(None, "folder of a fine-tuning run", "loss", path="fine-tuning run")
     step: int | None = key(None, "step of the LoRA; null: the newest", "loss", ge=1)
-    weights: Literal["ema", "model"] = key(
-        "ema", "the averaged LoRA (ema) or the raw one (model)", "loss"
-    )
     lora: str | None = key(None, "file of a LoRA, instead of that of the run", "loss", path="file")
     lora_scale: float = key(1.0, "factor of the LoRA; 0 is the base model", "loss", ge=0)
     folder: str | None = key(None, "model folder in diffusers layout", "loss", path="folder")

@@ -46,6 +46,8 @@ REMOVED_KEYS = {
     "lora.dropout": Removed(default=0.0, instead="removed; set aitoolkit.network.dropout"),
     "train.shift": Removed(default=None, instead="removed; set train.timesteps to shift"),
     "optimizer.kind": Removed(default="adamw", instead="removed; set aitoolkit.train.optimizer"),
+    "train.ema_decay": Removed(default=None, instead="removed; set aitoolkit.train.ema_config"),
+    "weights": Removed(default="ema", instead="removed; name the file as lora"),
     "train.logit_mean": Removed(default=0.0, instead="removed; remove it"),
     "train.logit_std": Removed(default=1.0, instead="removed; remove it"),
 }

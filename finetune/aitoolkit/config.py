@@ -109,7 +109,6 @@ def _folders(config: Finetune) -> dict[str, list[CaptionedFile]]:
 def _training(config: Finetune, *, start: int) -> dict[str, Any]:
     train, optimizer = config.train, config.optimizer
     batch = train.micro_batch or train.global_batch
-    ema = {"use_ema": train.ema_decay is not None, "ema_decay": train.ema_decay or 0.0}
     settings = {
         "steps": train.steps,
         "batch_size": batch,
@@ -126,7 +125,7 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         },
         "lr": optimizer.lr,
         "max_grad_norm": optimizer.clip,
-        "ema_config": ema,
+        "ema_config": {"use_ema": False},
         "dtype": train.precision,
     }
     # Otherwise it would repeat a step: the metadata of a scheduled save lag by one.

@@ -20,7 +20,6 @@ from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
 from train.engine.checkpoint_files import step_name
 from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
-from train.engine.ema import EMA
 from train.engine.part import Part
 
 
@@ -111,10 +110,9 @@ class FixedNoiseLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class LoraEvaluator(Part):
-    """Evaluates the averaged LoRA. Its methods are collective."""
+    """Evaluates the LoRA. Its methods are collective."""
 
     context: TrainingContext[Finetune]
-    ema: EMA
     cache: Cache
     prompts: list[Prompt]
     fixed_noise_losses: dict[str, FixedNoiseLoss]
@@ -144,20 +142,18 @@ class LoraEvaluator(Part):
     def evaluate(self) -> None:
         """Record the loss at fixed noises and draw the samples, each if it is due."""
         context, step = self.context, self.context.state.step
-        with self.ema.swapped_in():
-            if self._is_due(step, self._config.validation.every):
-                found: dict[str, float] = {}
-                for name, fixed_noise_loss in self.fixed_noise_losses.items():
-                    found |= fixed_noise_loss.evaluate().fields(name)
-                context.clocks.lap("eval", drain=True)
-                context.metrics.evaluation(context.at | found)
-                context.metrics.event("evaluated", **context.at)
-            fields = {}
-            if self._is_due(step, self._config.sample.every):
-                fields = self._sample_prompts(step)
-        context.clocks.lap("sample", drain=True)
-        if fields:
-            context.metrics.evaluation(context.at | fields)
+        if self._is_due(step, self._config.validation.every):
+            found: dict[str, float] = {}
+            for name, fixed_noise_loss in self.fixed_noise_losses.items():
+                found |= fixed_noise_loss.evaluate().fields(name)
+            context.clocks.lap("eval", drain=True)
+            context.metrics.evaluation(context.at | found)
+            context.metrics.event("evaluated", **context.at)
+        if self._is_due(step, self._config.sample.every):
+            fields = self._sample_prompts(step)
+            context.clocks.lap("sample", drain=True)
+            if fields:
+                context.metrics.evaluation(context.at | fields)
 
     def _sample_prompts(self, step: int) -> dict[str, float]:
         """Sample each prompt, shared among ranks, and join the images in a row.

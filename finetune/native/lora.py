@@ -26,7 +26,6 @@ from train.engine.attempt import Attempt
 from train.engine.checkpoint import CheckpointSaver, CheckpointState
 from train.engine.checkpoint_files import step_name
 from train.engine.distributed import from_every_rank
-from train.engine.ema import EMA
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
@@ -241,12 +240,10 @@ def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict
 
 
 class LoraSaver(CheckpointSaver):
-    """Writes the LoRA and its average as files before each checkpoint."""
+    """Writes the LoRA as a file before each checkpoint."""
 
-    def __init__(
-        self, attempt: Attempt[Finetune], weights: LoraWeights, ema: EMA, *, images: int
-    ) -> None:
-        self._attempt, self._weights, self._ema, self._images = attempt, weights, ema, images
+    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights, *, images: int) -> None:
+        self._attempt, self._weights, self._images = attempt, weights, images
         super().__init__(
             attempt.run.checkpoints,
             keep=attempt.config.checkpoint.keep,
@@ -254,24 +251,23 @@ class LoraSaver(CheckpointSaver):
         )
 
     def save(self, state: CheckpointState) -> None:
-        """Save LoRA files and checkpoint, if all ranks hold the same weights. Collective."""
+        """Save the LoRA and the checkpoint, if all ranks hold the same weights. Collective."""
         self._check_ranks_agree(state.step)
         if self._attempt.ranks.rank == 0:
-            self._save_files(state.step)
+            self._save_file(state.step)
         super().save(state)
 
-    def _save_files(self, step: int) -> None:
-        run, weights, name = self._attempt.run, self._weights, f"{step_name(step)}.safetensors"
-        config = self._attempt.config
+    def _save_file(self, step: int) -> None:
+        run, config, name = (
+            self._attempt.run,
+            self._attempt.config,
+            f"{step_name(step)}.safetensors",
+        )
         dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
         metadata = file_metadata(config, run=run.name, step=step, images=self._images)
-        with self._ema.swapped_in():
-            weights.save(run.lora / name, dtype=dtype, metadata=metadata)
-        if self._ema.weights:
-            weights.save(run.lora / "raw" / name, dtype=dtype, metadata=metadata)
-        for folder in (run.lora, run.lora / "raw"):
-            for old in sorted(folder.glob("step-*.safetensors"))[: -self._keep]:
-                old.unlink()
+        self._weights.save(run.lora / name, dtype=dtype, metadata=metadata)
+        for old in sorted(run.lora.glob("step-*.safetensors"))[: -self._keep]:
+            old.unlink()
 
     def _check_ranks_agree(self, step: int) -> None:
         """Raise `RunFailure` if the hash of the weights differs between ranks."""

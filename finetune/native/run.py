@@ -24,7 +24,6 @@ from train.engine.attempt import Attempt, begin_training, run_attempt
 from train.engine.checkpoint import CheckpointState, load_newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group
-from train.engine.ema import EMA
 from train.engine.environment import versions
 from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
@@ -93,10 +92,9 @@ def _loop(
     inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
     transformer = prepared.transformer
     optimizer = make_optimizer(weights, config.optimizer)
-    ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
         network=weights,
-        parts=[ema],
+        parts=[],
         optimizer=optimizer,
         scaler=LossScaler(fp16=False),
         clocks=clocks,
@@ -105,7 +103,6 @@ def _loop(
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
     evaluator = LoraEvaluator(
         context=context,
-        ema=ema,
         cache=cache,
         prompts=inputs.prompts,
         fixed_noise_losses={
@@ -120,11 +117,10 @@ def _loop(
         transformer=transformer,
         weights=weights,
         optimizer=optimizer,
-        ema=ema,
         batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank, device=ranks.device),
         evaluator=evaluator,
     )
-    saver = LoraSaver(attempt, weights, ema, images=len(inputs.images))
+    saver = LoraSaver(attempt, weights, images=len(inputs.images))
     return Loop(context=context, steps=steps, parts=[evaluator], saver=saver)
 
 

@@ -63,13 +63,12 @@ def _find_lora(run: RunFolder | None, config: Infer) -> Path | None:
     """Return the LoRA of a run at `step`, or its newest."""
     if run is None:
         return None
-    folder = run.lora if config.weights == "ema" else run.lora / "raw"
-    found = sorted(folder.glob("step-*.safetensors"))
+    found = sorted(run.lora.glob("step-*.safetensors"))
     if not found:
-        raise ConfigError(f"{folder}: no LoRA yet; train the run first, or set weights=ema")
+        raise ConfigError(f"{run.lora}: no LoRA yet; train the run first")
     if config.step is None:
         return found[-1]
-    file = folder / f"step-{config.step:09d}.safetensors"
+    file = run.lora / f"step-{config.step:09d}.safetensors"
     if file not in found:
         steps = ", ".join(str(int(each.stem.removeprefix("step-"))) for each in found)
         raise ConfigError(f"step {config.step}: {run.name} has no LoRA of it; it has {steps}")

@@ -16,7 +16,7 @@ TINY = Path("configs/finetune/tiny.yaml")
 QUICK = (
     "engine=embedded", "train.steps=40", "checkpoint.every=20", "sample.every=20",
     "validation.every=20", "optimizer.lr=0.005", "data.resolutions=[32]", "sample.steps=2",
-    "log.every=1", "log.tensorboard=false", "train.ema_decay=0.99",
+    "log.every=1", "log.tensorboard=false",
 )  # fmt: skip
 
 TrainLora = Callable[..., RunFolder]

@@ -338,11 +338,10 @@ def test_what_it_does_otherwise_follows_from_the_config() -> None:
         "seed", "data.folder", "data.resolutions", "validation",
     }  # fmt: skip
     sample = {"prompts": ["a"], "width": 128, "height": 32}
-    train = {"global_batch": 4, "ema_decay": 0.9}
+    train = {"global_batch": 4}
     found = unlike_native(config({}, sample=sample, train=train))
     assert "128 x 64 px" in found["sample.width"]
     assert "filled up with copies" in found["data.folder"]
-    assert "each resume goes on from the average" in found["train.ema_decay"]
 
 
 def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:
