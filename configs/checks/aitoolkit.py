@@ -149,10 +149,6 @@ def check_supported(config: Finetune) -> None:
         check_assistant(Path(assistant), ASSISTANT_KEY)
     if lacks := _lacks(config):
         raise ConfigError(f"{lacks}; change it, or set engine=embedded")
-    if config.train.compile:
-        raise ConfigError(
-            "train.compile compiles the native engine; set it to false, or set engine=embedded"
-        )
     if config.lora.alpha not in (None, config.lora.rank):
         raise ConfigError(
             f"lora.alpha {config.lora.alpha:g}: ai-toolkit always uses the rank as alpha of a "

@@ -169,10 +169,6 @@ class LoraTraining(KeyGroup):
     gradient_checkpointing: bool = key(
         True, "recompute blocks in the backward pass, to save memory", "clock"
     )
-    compile: bool = key(
-        False, "compile each block (native engine only); not measured on a GPU yet", "clock",
-        short="c",
-    )  # fmt: skip
     timesteps: Literal["sigmoid", "linear", "shift"] = key(
         "sigmoid",
         "distribution of t: the sigmoid of a normal; uniform (linear); or uniform and shifted "

@@ -46,6 +46,7 @@ REMOVED_KEYS = {
     "lora.dropout": Removed(default=0.0, instead="removed; set aitoolkit.network.dropout"),
     "train.shift": Removed(default=None, instead="removed; set train.timesteps to shift"),
     "optimizer.kind": Removed(default="adamw", instead="removed; set aitoolkit.train.optimizer"),
+    "train.compile": Removed(default=False, instead="removed; remove it"),
     "train.ema_decay": Removed(default=None, instead="removed; set aitoolkit.train.ema_config"),
     "weights": Removed(default="ema", instead="removed; name the file as lora"),
     "train.logit_mean": Removed(default=0.0, instead="removed; remove it"),

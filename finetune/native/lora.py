@@ -258,14 +258,11 @@ class LoraSaver(CheckpointSaver):
         super().save(state)
 
     def _save_file(self, step: int) -> None:
-        run, config, name = (
-            self._attempt.run,
-            self._attempt.config,
-            f"{step_name(step)}.safetensors",
-        )
+        run, config = self._attempt.run, self._attempt.config
+        file = run.lora / f"{step_name(step)}.safetensors"
         dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
         metadata = file_metadata(config, run=run.name, step=step, images=self._images)
-        self._weights.save(run.lora / name, dtype=dtype, metadata=metadata)
+        self._weights.save(file, dtype=dtype, metadata=metadata)
         for old in sorted(run.lora.glob("step-*.safetensors"))[: -self._keep]:
             old.unlink()
 

@@ -8,7 +8,6 @@ from typing import Any
 from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
-from configs.checks.compute_node import check_compiler
 from configs.schema import Finetune
 from finetune.native.assistant import prepare_adapters
 from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer
@@ -72,10 +71,6 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
         transformer.enable_gradient_checkpointing()
     weights = add_learned(transformer, config.lora, seed=config.seed)
     prepare_adapters(transformer, config)
-    if config.train.compile:
-        if device.type == "cuda":
-            check_compiler()
-        transformer.compile_repeated_blocks()
     vae = load_vae(folder, device, DTYPES[precision])
     pipeline = ImagePipeline(transformer, vae, folder)
     clocks.lap("load", drain=True)

@@ -115,11 +115,6 @@ def test_an_impossible_config_is_refused(override: str, message: str, own: Path)
     assert message in refusal(own, "engine=embedded", *changes)
 
 
-def test_ai_toolkit_is_not_compiled_by_our_key(own: Path) -> None:
-    message = refusal(own, "engine=aitoolkit", "train.compile=true")
-    assert "train.compile compiles the native engine" in message
-
-
 def test_an_assistant_that_is_a_folder_is_refused_with_the_file_in_it(own: Path) -> None:
     message = refusal(own, f"flux.assistant_lora={own}")
     assert (
