@@ -1,7 +1,7 @@
 """`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
 Other commands (`ditbench finetune COMMAND --help`):
-  tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
+  tiny FOLDER          make a tiny random Flux and five captioned images
 
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b
 """

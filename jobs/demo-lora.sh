@@ -27,7 +27,7 @@ LOCAL_NODES=1 bash "$ROOT/jobs/finetune.sbatch" "$ROOT/configs/finetune/tiny.yam
   lora.rank=32 optimizer.lr=0.01 optimizer.decay=1.0 optimizer.decay_shape=cosine \
   train.gradient_checkpointing=false data.resolutions=[80] sample.width=64 sample.height=64 \
   'sample.prompts=["a photo of [trigger]", "[trigger] on a table", "[trigger], close up"]' \
-  resources.ranks_per_node=1 "flux.folder=$flux/model" flux.assistant_lora=null \
+  resources.ranks_per_node=1 "flux.folder=$flux/model" \
   "data.folder=$flux/images"
 run=$(echo "$LOGS"/tiny-*)
 

@@ -183,13 +183,14 @@ def check_engine(config: Finetune, *, world: int, before: str | None = None) -> 
     """Raise `ConfigError` if the engine would ignore keys of the other, or lose ranks."""
     if engine_of(config, world=world, before=before) == "aitoolkit":
         check_one_rank(world)
-    elif config.aitoolkit:
+    elif config.aitoolkit or config.flux.assistant_lora:
+        named = "aitoolkit" if config.aitoolkit else "flux.assistant_lora"
         cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"
         if config.engine != "auto" or before:
             cause = "in this run"
         raise ConfigError(
-            f"aitoolkit: only ai-toolkit has these keys, and engine={config.engine} takes the "
-            f"native engine {cause}; set engine=aitoolkit in a new run, or remove them"
+            f"{named}: only ai-toolkit has this, and engine={config.engine} takes the native "
+            f"engine {cause}; set engine=aitoolkit in a new run, or remove it"
         )
 
 

@@ -43,7 +43,8 @@ class Flux(KeyGroup):
     )  # fmt: skip
     assistant_lora: str | None = key(
         None,
-        "file of the LoRA that undoes the distillation of schnell: on in training, off in samples",
+        "file of the LoRA that undoes a distillation, such as of schnell: on in training, off in "
+        "samples (ai-toolkit only)",
         "loss",
         path="file",
     )

@@ -11,9 +11,8 @@ from scipy import stats
 
 from configs.schema import Finetune
 from configs.schema.prompts import Prompt
-from finetune.native.assistant import without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
-from finetune.native.lora import LEARNED, active
+from finetune.native.lora import without_lora
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image, save_row
 from finetune.native.rng import evaluation_noise, flow_time
@@ -67,7 +66,7 @@ class FixedNoiseLoss:
     def evaluate(self) -> LossReduction:
         """Compare the loss with the LoRA to that without it. Collective."""
         if self._zero is None:
-            with active(self._transformer, after=(LEARNED,)):
+            with without_lora(self._transformer):
                 self._zero = self._losses()
         losses = self._losses()
         gains = (self._zero - losses).tolist()
@@ -162,8 +161,7 @@ class LoraEvaluator(Part):
         """
         run, ranks = self.context.attempt.run, self.context.attempt.ranks
         mine = range(ranks.rank, len(self.prompts), ranks.world)
-        with without_assistant(self.pipeline.transformer, self._config):
-            seconds = [self._sample_prompt(index, step) for index in mine]
+        seconds = [self._sample_prompt(index, step) for index in mine]
         dist.barrier()
         if ranks.rank == 0:
             files = [run.prompt_sample(index, step) for index in range(len(self.prompts))]

@@ -1,8 +1,7 @@
-"""The LoRA adapters of a transformer, learned and assistant, and the files of the learned one."""
+"""The LoRA adapter of a transformer, and its files."""
 
 import hashlib
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,10 +28,7 @@ from train.engine.distributed import from_every_rank
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
-LEARNED, ASSISTANT = "learned", "assistant"
-
-# Intended: the assistant is a second adapter.
-_EXPECTED_WARNING = "Already found a `peft_config` attribute"
+LEARNED = "learned"
 
 
 class FusedLora(Linear):  # type: ignore[misc]
@@ -121,9 +117,8 @@ def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int)
     """Add a LoRA that changes nothing yet; only its parameters take gradients."""
     transformer.requires_grad_(False)
     linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
-    with _expected_warnings():
-        layers = [name for name in linear if config.selects(name)]
-        transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
+    layers = [name for name in linear if config.selects(name)]
+    transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
     named = {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
     scales = {name: transformer.get_submodule(name).scaling[LEARNED] for name in layers}
     weights = LoraWeights(named, scales=scales)
@@ -131,86 +126,45 @@ def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int)
     return weights
 
 
-def add_assistant(transformer: FluxTransformer2DModel, file: Path) -> None:
-    """Add the assistant LoRA of a file."""
-    _add_from_file(transformer, file, ASSISTANT)
-    _fuse(transformer)
-
-
 def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) -> None:
-    """Add a learned LoRA from a file, in float32 as it was trained."""
-    _add_from_file(transformer, file, LEARNED)
+    """Add the LoRA of a file, in float32 as it was trained.
+
+    Raise `ConfigError` if an update of it would be left out.
+    """
+    linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
+    expected = updated_layers(file, linear)
+    state, alphas, metadata = FluxPipeline.lora_state_dict(
+        str(file), return_alphas=True, return_lora_metadata=True
+    )
+    transformer.load_lora_adapter(
+        state, prefix="transformer", network_alphas=alphas, metadata=metadata, adapter_name=LEARNED
+    )
+    loaded = {name for name, part in transformer.named_modules() if isinstance(part, LoraLayer)}
+    if left := sorted(expected - loaded):
+        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}; convert it")
     _learned_in_float32(transformer)
     transformer.set_adapters([LEARNED], [scale])
 
 
 def _learned_in_float32(transformer: FluxTransformer2DModel) -> dict[str, nn.Parameter]:
-    """Convert the learned LoRA to float32 and return its parameters by name."""
-    _fuse(transformer)
+    """Convert the LoRA to float32 and return its parameters by name."""
+    for module in transformer.modules():
+        if isinstance(module, Linear):
+            module.__class__ = FusedLora
     learned = {n: p for n, p in transformer.named_parameters() if LEARNED in n.split(".")}
     for parameter in learned.values():
         parameter.data = parameter.data.float()
     return learned
 
 
-def _fuse(transformer: FluxTransformer2DModel) -> None:
-    for module in transformer.modules():
-        if isinstance(module, Linear):
-            module.__class__ = FusedLora
-
-
-def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
-    """Add the LoRA of a file; raise `ConfigError` if an update of it would be left out."""
-    linear = [
-        layer.removesuffix(".base_layer")
-        for layer, part in transformer.named_modules()
-        if isinstance(part, nn.Linear) and ".lora_" not in layer
-    ]
-    expected = updated_layers(file, linear)
-    state, alphas, metadata = FluxPipeline.lora_state_dict(
-        str(file), return_alphas=True, return_lora_metadata=True
-    )
-    with _expected_warnings():
-        transformer.load_lora_adapter(
-            state, prefix="transformer", network_alphas=alphas, metadata=metadata, adapter_name=name
-        )
-    loaded = {
-        layer
-        for layer, part in transformer.named_modules()
-        if isinstance(part, LoraLayer) and name in part.lora_A
-    }
-    if left := sorted(expected - loaded):
-        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}; convert it")
-
-
 @contextmanager
-def _expected_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=_EXPECTED_WARNING)
-        yield
-
-
-def activate(transformer: FluxTransformer2DModel, *names: str) -> None:
-    """Make exactly the named adapters active; only the learned one takes gradients."""
-    if names:
-        transformer.enable_adapters()
-        transformer.set_adapters(list(names))
-    else:
-        transformer.disable_adapters()
-    for name, parameter in transformer.named_parameters():
-        parameter.requires_grad_(LEARNED in name.split("."))
-
-
-@contextmanager
-def active(
-    transformer: FluxTransformer2DModel, *names: str, after: tuple[str, ...]
-) -> Iterator[None]:
-    """Make the adapters `names` active inside the `with` block, and those of `after` afterwards."""
-    activate(transformer, *names)
+def without_lora(transformer: FluxTransformer2DModel) -> Iterator[None]:
+    """Make the transformer compute as its base model inside the `with` block."""
+    transformer.disable_adapters()
     try:
         yield
     finally:
-        activate(transformer, *after)
+        transformer.enable_adapters()
 
 
 def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict[str, str]:

@@ -9,13 +9,12 @@ from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
 from configs.schema import Finetune
-from finetune.native.assistant import prepare_adapters
 from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer
 from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
 from finetune.native.encoders import fill_cache, load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
-from finetune.native.lora import ASSISTANT, LEARNED, LoraSaver, LoraWeights, add_learned
+from finetune.native.lora import LEARNED, LoraSaver, LoraWeights, add_learned
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep, make_optimizer
 from runs.folder import RunFolder
@@ -70,7 +69,6 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
     if config.train.gradient_checkpointing:
         transformer.enable_gradient_checkpointing()
     weights = add_learned(transformer, config.lora, seed=config.seed)
-    prepare_adapters(transformer, config)
     vae = load_vae(folder, device, DTYPES[precision])
     pipeline = ImagePipeline(transformer, vae, folder)
     clocks.lap("load", drain=True)
@@ -123,11 +121,10 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
     """Return the facts of this attempt for the manifest."""
     libraries = ("diffusers", "peft", "transformers")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
-    adapters = (LEARNED, ASSISTANT)
     base = [
         parameter
         for name, parameter in prepared.transformer.named_parameters()
-        if not any(part in adapters for part in name.split("."))
+        if LEARNED not in name.split(".")
     ]
     return {
         "engine": "embedded",

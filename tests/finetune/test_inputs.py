@@ -18,6 +18,7 @@ from launch.plan.checks import run_checks
 from launch.submit.run import run_request
 from runs.attempt.open import open_attempt
 from runs.folder import find_runs
+from tests.finetune.aitoolkit_runs import save_assistant
 from tests.finetune.conftest import TINY, paths
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -77,8 +78,6 @@ def cut_image(own: Path) -> None:
         (write("images/03.png", b""), "not a readable image"),
         (cut_image, "not a readable image"),
         (write("images/03.jpg", b""), "03.jpg: shares its caption with 03.png"),
-        (remove("assistant.safetensors"), "no such file"),
-        (write("assistant.safetensors", b"x"), "not a safetensors file"),
     ],
 )
 def test_input_that_would_fail_is_refused_before_a_run_is_made(
@@ -115,30 +114,37 @@ def test_an_impossible_config_is_refused(override: str, message: str, own: Path)
     assert message in refusal(own, "engine=embedded", *changes)
 
 
-def test_an_assistant_that_is_a_folder_is_refused_with_the_file_in_it(own: Path) -> None:
-    message = refusal(own, f"flux.assistant_lora={own}")
-    assert (
-        "a folder, but a file is expected; name the file in it, such as assistant.safeten"
-        in message
-    )
+def assistant_refusal(own: Path, file: Path) -> str:
+    return refusal(own, "engine=aitoolkit", f"flux.assistant_lora={file}")
 
 
-def test_an_assistant_without_a_lora_is_refused(own: Path) -> None:
+def test_an_assistant_that_is_no_lora_of_this_model_is_refused(own: Path) -> None:
+    file = own / "assistant.safetensors"
+    assert "no such file" in assistant_refusal(own, file)
+    file.write_bytes(b"x")
+    assert "not a safetensors file" in assistant_refusal(own, file)
+    hint = "a folder, but a file is expected; name the file in it, such as assistant.safetensors"
+    assert hint in assistant_refusal(own, own)
     weights = own / "model" / "vae" / "diffusion_pytorch_model.safetensors"
-    assert "is a matrix of a LoRA" in refusal(own, f"flux.assistant_lora={weights}")
-
-
-def test_an_assistant_of_another_model_is_refused(own: Path) -> None:
-    names = ("transformer.layers.0.attention.to_k.lora_A.weight", "lora_te1_x.lora_down.weight")
-    for name in names:
-        file = own / "other.safetensors"
+    assert "is a matrix of a LoRA" in assistant_refusal(own, weights)
+    for name in (
+        "transformer.layers.0.attention.to_k.lora_A.weight",
+        "lora_te1_x.lora_down.weight",
+    ):
         save_file({name: np.zeros((4, 8))}, file)
-        message = refusal(own, f"flux.assistant_lora={file}")
+        message = assistant_refusal(own, file)
         assert "1 of 1 updates fit no layer of this model, such as" in message
 
 
+def test_the_native_engine_refuses_an_assistant(own: Path) -> None:
+    file = save_assistant(own / "assistant.safetensors")
+    message = refusal(own, "engine=embedded", f"flux.assistant_lora={file}")
+    assert "flux.assistant_lora: only ai-toolkit has this" in message
+    assert "set engine=aitoolkit in a new run" in message
+
+
 def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:
-    message = refusal(own, "flux.variant=dev", "flux.assistant_lora=null")
+    message = refusal(own, "flux.variant=dev")
     assert "takes no guidance, as schnell does; set the variant to schnell" in message
 
 

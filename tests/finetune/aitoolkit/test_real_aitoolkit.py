@@ -23,7 +23,7 @@ from finetune.aitoolkit.checkpoint import metadata_step
 from finetune.tiny_flux import make_tiny_flux
 from runs.folder import RunFolder, find_runs
 from runs.records import valid
-from tests.finetune.aitoolkit_runs import events, steps, wait_for, write_job
+from tests.finetune.aitoolkit_runs import events, save_assistant, steps, wait_for, write_job
 from tests.real_runs import body, clean_environment, newest_run
 
 AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
@@ -88,11 +88,12 @@ def test_both_engines_learn_the_same_from_the_same_yaml(job: Path) -> None:
         assert losses_of[-100:].mean() < 0.9 * losses_of[:100].mean()
 
 
-def test_an_optimizer_network_and_timesteps_of_its_own_are_passed_on(job: Path) -> None:
+def test_an_assistant_and_what_only_it_has_are_passed_on(job: Path) -> None:
     logs = job.parent / "its-own"
+    file = save_assistant(job.parent / "assistant.safetensors")
     own = ("model.arch=flux", "train.optimizer=automagic", "train.timestep_type=weighted")
     passed = [f"aitoolkit.{key}" for key in (*own, "network.type=lokr")]
-    settings = ["sample.guidance=0", *passed]
+    settings = ["sample.guidance=0", f"flux.assistant_lora={file}", *passed]
     body(job, "engine=aitoolkit", *settings, logs=logs, job="finetune", AI_TOOLKIT=AI_TOOLKIT)
     run = newest_run(logs)
     assert events(run, "done")[0]["step"] == 12

@@ -182,15 +182,6 @@ def test_samples_are_made_before_during_and_after_training_and_carry_metadata(
         assert metadata == expected
 
 
-def test_the_assistant_is_on_in_training_and_off_in_samples(
-    trained: RunFolder, train_lora: TrainLora, flux: Path
-) -> None:
-    without = train_lora("flux.assistant_lora=null", "train.steps=1")
-    assert losses(without)[1] != losses(trained)[1]
-    first = [Image.open(run.prompt_sample(0, 0)).tobytes() for run in (without, trained)]
-    assert first[0] == first[1]
-
-
 def test_bf16_and_no_recomputation_train_to_about_the_same_loss(
     trained: RunFolder, train_lora: TrainLora
 ) -> None:
@@ -210,13 +201,12 @@ def test_accumulation_trains_like_the_whole_batch(
 
 
 def test_dev_takes_guidance_and_trains(train_lora: TrainLora, flux: Path, tmp_path: Path) -> None:
-    from finetune.tiny_flux import SHAPES, save_model
+    from finetune.tiny_flux import SIZES, save_model
 
-    save_model(tmp_path / "dev", SHAPES["tiny"], variant="dev")
+    save_model(tmp_path / "dev", SIZES["tiny"], variant="dev")
     run = train_lora(
         f"flux.folder={tmp_path / 'dev'}",
         "flux.variant=dev",
-        "flux.assistant_lora=null",
         "train.steps=2",
         "train.timesteps=shift",
         "sample.guidance=3.5",
