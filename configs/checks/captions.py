@@ -1,6 +1,5 @@
 """Captions and prompts, which are UTF-8 text with a trigger word, and images that can be read."""
 
-import re
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,16 +60,11 @@ def fill_trigger(text: str, trigger: str | None) -> str:
 def read_text(file: Path) -> str:
     """Return the stripped text of a caption or prompts file; raise `ConfigError` if not UTF-8."""
     try:
-        content = read_bytes(file)
-        text = content.decode("utf-8-sig").strip()
+        text = read_bytes(file).decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        # Only Japanese has kana; any other encoding is a guess, which may garble the text.
-        kana = re.search("[ぁ-ヿ]", content.decode("cp932", "replace"))
-        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-        how = "utf-16" if wide else "cp932" if kana else None
         raise ConfigError(
-            f"{file}: not UTF-8 text (byte 0x{content[error.start]:02x} at {error.start}); save it "
-            f"as UTF-8{f', such as: iconv -f {how} -t utf-8' if how else ' where it was written'}"
+            f"{file}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at {error.start}); "
+            "save it as UTF-8 where it was written"
         ) from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None

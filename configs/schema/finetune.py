@@ -63,14 +63,9 @@ class CaptionedImages(KeyGroup):
 
     folder: str | None = key(
         None,
-        "folder of images with captions in NAME.txt, NAME.caption, metadata.jsonl or metadata.csv",
+        "folder of images with captions in NAME.txt; those of a sub-folder N_NAME count N times",
         "loss",
         path="folder",
-    )
-    repeats: dict[str, int] = key(
-        {},
-        "by sub-folder: times per epoch that its images are trained on; one named N_NAME says it",
-        "loss",
     )
     trigger: str | None = key(
         None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
@@ -95,8 +90,6 @@ class CaptionedImages(KeyGroup):
     def _sizes_are_sizes(self) -> "CaptionedImages":
         if self.folder is None:
             raise ValueError("data.folder must name a folder of images with captions")
-        if any(count < 0 for count in self.repeats.values()):
-            raise ValueError("data.repeats: a number is negative; 0 leaves a folder out")
         if self.bucket % TOKEN_PX:
             raise ValueError(f"data.bucket {self.bucket} is not a multiple of {TOKEN_PX}")
         if not self.resolutions or len(set(self.resolutions)) < len(self.resolutions):
