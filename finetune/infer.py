@@ -71,11 +71,11 @@ def _run(attempt: Attempt[Infer]) -> None:
 
 
 def _images(run: RunFolder, config: Infer, spec: InferSpec) -> Iterator[ImageRequest]:
-    for prompt, each in enumerate(spec.prompts):
-        first = config.seed + prompt * config.images if each.seed is None else each.seed
+    for prompt in range(len(spec.prompts)):
         for index in range(config.images):
             file = run.samples / f"prompt-{prompt:02d}" / f"image-{index:04d}.png"
-            yield ImageRequest(prompt=prompt, seed=first + index, file=file)
+            seed = config.seed + prompt * config.images + index
+            yield ImageRequest(prompt=prompt, seed=seed, file=file)
 
 
 def _sample_all(
@@ -108,7 +108,7 @@ def _sample(
     """Sample and save one image; return the fields of its record."""
     sampled = pipeline.sample(image.prompt, seed=image.seed)
     clocks.lap("sample")
-    prompt = pipeline.prompts[image.prompt].prompt
+    prompt = pipeline.prompts[image.prompt]
     metadata = {"run": attempt.run.name, "prompt": prompt, "seed": str(image.seed)}
     save_image(sampled.image, image.file, metadata=metadata)
     clocks.lap("save")

@@ -1,13 +1,11 @@
 """Captions and prompts, which are UTF-8 text with a trigger word, and images that can be read."""
 
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
 from configs.files import open_regular, read_bytes
-from configs.schema.prompts import Prompt
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -33,18 +31,6 @@ def open_image(file: Path) -> "Image":
             f"{file}: not a readable image ({error}); save it again, or remove it"
         ) from None
     return image
-
-
-def read_prompts(
-    prompts: Sequence[str | Prompt], file: str | None, *, trigger: str | None
-) -> list[Prompt]:
-    """Return `prompts`, or the non-blank lines of `file` if one is given, with their trigger."""
-    if file is not None:
-        prompts = [line.strip() for line in read_text(Path(file)).splitlines() if line.strip()]
-    if not prompts:
-        raise ConfigError(f"prompts_file {file}: contains no prompt; write one per line")
-    found = [Prompt(prompt=each) if isinstance(each, str) else each for each in prompts]
-    return [p.model_copy(update={"prompt": fill_trigger(p.prompt, trigger)}) for p in found]
 
 
 def fill_trigger(text: str, trigger: str | None) -> str:

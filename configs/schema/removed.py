@@ -36,6 +36,8 @@ REMOVED_KEYS = {
     "stop_after": Removed(default=3, instead="removed: end a study with ditbench cancel"),
     "flux.quantise": Removed(default="none", instead="removed; set aitoolkit.model.quantize"),
     "quantise": Removed(default=None, instead="removed; remove it: the model is drawn as it is"),
+    "sample.prompts_file": Removed(default=None, instead="removed; list sample.prompts"),
+    "prompts_file": Removed(default=None, instead="removed; list prompts"),
     "data.repeats": Removed(default={}, instead="removed; name the sub-folder N_NAME"),
     "data.flip": Removed(default=False, instead="removed; set aitoolkit.datasets.flip_x"),
     "data.masks": Removed(default=None, instead="removed; set aitoolkit.datasets.mask_path"),

@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.captions import fill_trigger
 from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replacing
 from configs.files import read_bytes
@@ -53,15 +53,14 @@ class CacheInputs:
 
     def __init__(self, config: Finetune) -> None:
         found, trigger = image_set(config), config.data.trigger
-        sample = config.sample
-        self.prompts = read_prompts(sample.prompts, sample.prompts_file, trigger=trigger)
+        self.prompts = [fill_trigger(prompt, trigger) for prompt in config.sample.prompts]
         self.training = _repeated(found.training, trigger)
         self.images = list(dict.fromkeys(self.training))
         self.held_out = list(dict.fromkeys(_repeated(found.held_out, trigger)))
 
     def all(self) -> list[PromptText]:
         """Return all inputs; each gets an embedding, and each image gets its latents too."""
-        prompts = (PromptText(each.prompt) for each in self.prompts)
+        prompts = map(PromptText, self.prompts)
         return [*self.images, *self.held_out, NO_CAPTION, *prompts]
 
 

@@ -10,7 +10,6 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from configs.schema.prompts import Prompt
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import without_lora
 from finetune.native.loss import LatentBatch, losses
@@ -113,7 +112,7 @@ class LoraEvaluator(Part):
 
     context: TrainingContext[Finetune]
     cache: Cache
-    prompts: list[Prompt]
+    prompts: list[str]
     fixed_noise_losses: dict[str, FixedNoiseLoss]
     pipeline: ImagePipeline
     clock: str = "sample"
@@ -177,10 +176,9 @@ class LoraEvaluator(Part):
     def _sample_prompt(self, index: int, step: int) -> float:
         """Sample and save the image of one prompt; return the seconds that sampling took."""
         run, config, prompt = self.context.attempt.run, self._config.sample, self.prompts[index]
-        seed = config.seed + index if prompt.seed is None else prompt.seed
-        text = self.cache.load(PromptText(prompt.prompt))
-        sampled = self.pipeline.sample(text, config, prompt, seed=seed)
-        metadata = {"run": run.name, "step": str(step), "prompt": prompt.prompt, "seed": str(seed)}
+        seed = config.seed + index
+        sampled = self.pipeline.sample(self.cache.load(PromptText(prompt)), config, seed=seed)
+        metadata = {"run": run.name, "step": str(step), "prompt": prompt, "seed": str(seed)}
         save_image(sampled.image, run.prompt_sample(index, step), metadata=metadata)
         return sampled.image_s
 

@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from configs.disk import replacing
-from configs.schema.prompts import Prompt, PromptSamples
+from configs.schema.prompts import PromptSamples
 from finetune.native.base_model import DTYPES, load_transformer
 from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
@@ -59,23 +59,20 @@ class ImagePipeline:
         )
         self._pipeline.set_progress_bar_config(disable=True)
 
-    def sample(
-        self, text: dict[str, Tensor], spec: ImageSpec, prompt: Prompt, *, seed: int
-    ) -> TimedImage:
-        """Sample one image of an embedded `prompt` from the noise of `seed`."""
+    def sample(self, text: dict[str, Tensor], spec: ImageSpec, *, seed: int) -> TimedImage:
+        """Sample one image of an embedded `text` from the noise of `seed`."""
         device = self.transformer.device
         # No synchronisation is needed: the pixels are copied to the host, which waits for the GPU.
         begin = time.perf_counter()
-        width, height = prompt.width or spec.width, prompt.height or spec.height
-        noise = initial_noise(seed, width=width, height=height)
+        noise = initial_noise(seed, width=spec.width, height=spec.height)
         output = self._pipeline(
             prompt_embeds=text["prompt"][None].to(device),
             pooled_prompt_embeds=text["pooled"][None].to(device),
             latents=FluxPipeline._pack_latents(noise, *noise.shape).to(device),
-            width=width,
-            height=height,
+            width=spec.width,
+            height=spec.height,
             num_inference_steps=spec.steps,
-            guidance_scale=spec.guidance if prompt.guidance is None else prompt.guidance,
+            guidance_scale=spec.guidance,
         )
         image = output.images[0]
         assert isinstance(image, Image.Image)
@@ -98,7 +95,7 @@ class LoraPipeline:
         encoders = load_text_encoders(spec.folder, device, dtype)
         clocks.lap("load", drain=True)
         tokens = spec.text_tokens
-        self._texts = [embed(encoders, each.prompt, tokens=tokens) for each in spec.prompts]
+        self._texts = [embed(encoders, each, tokens=tokens) for each in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
         transformer = load_transformer(spec.folder, dtype, device=device)
@@ -116,8 +113,7 @@ class LoraPipeline:
 
     def sample(self, prompt: int, *, seed: int) -> TimedImage:
         """Sample one image of a prompt from the noise of a seed."""
-        text = self._texts[prompt]
-        return self._pipeline.sample(text, self._spec, self.prompts[prompt], seed=seed)
+        return self._pipeline.sample(self._texts[prompt], self._spec, seed=seed)
 
 
 def initial_noise(seed: int, *, width: int, height: int) -> Tensor:

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.checks.captions import read_prompts
+from configs.checks.captions import fill_trigger
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.schema import Finetune, Infer
 from configs.schema.finetune import Flux
-from configs.schema.prompts import Prompt
 from runs.folder import RunFolder, open_run
 
 _IMAGE_KEYS = ("width", "height", "steps", "guidance")
@@ -24,7 +23,7 @@ class InferSpec:
     text_tokens: int
     precision: str
     lora: Path | None
-    prompts: list[Prompt]
+    prompts: list[str]
     width: int
     height: int
     steps: int
@@ -52,11 +51,10 @@ def infer_spec(config: Infer) -> InferSpec:
     )
 
 
-def _prompts(config: Infer, tuned: Finetune | None) -> list[Prompt]:
+def _prompts(config: Infer, tuned: Finetune | None) -> list[str]:
     trigger = config.trigger or (tuned.data.trigger if tuned else None)
-    own = config.prompts or config.prompts_file or tuned is None
-    source = config if own or tuned is None else tuned.sample
-    return read_prompts(source.prompts, source.prompts_file, trigger=trigger)
+    prompts = config.prompts or (tuned.sample.prompts if tuned else [])
+    return [fill_trigger(prompt, trigger) for prompt in prompts]
 
 
 def _find_lora(run: RunFolder | None, config: Infer) -> Path | None:

@@ -102,8 +102,6 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
         ("lora.targets=atention", "lora.targets 'atention': neither attention, attention+mlp"),
         ("lora.targets=(", "'(' is not a regular expression"),
         ("train.timesteps=weighted", "removed; set aitoolkit.train.timestep_type"),
-        ("sample.prompts=[{prompt: a, sead: 1}]", "unknown key sample.prompts.0.Prompt.sead"),
-        ("sample.prompts=[{prompt: a, width: 40}]", "sample.prompts: width 40 is not a multiple"),
         ("lora.kind=lokr", "removed; set aitoolkit.network.type"),
         ("data.trigger=null", "contains [trigger], but no trigger word is set; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
@@ -181,13 +179,6 @@ def test_a_single_file_is_to_be_converted(own: Path) -> None:
     assert "a single file, but a folder is expected; convert it by" in message
 
 
-def test_an_empty_file_of_prompts_is_refused(own: Path) -> None:
-    file = own / "prompts.txt"
-    file.write_text("\n  \n")
-    message = refusal(own, "sample.prompts=[]", f"sample.prompts_file={file}")
-    assert "contains no prompt; write one per line" in message
-
-
 def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
     part = own / "model" / "transformer"
     whole = part / "diffusion_pytorch_model.safetensors"
@@ -228,4 +219,4 @@ def test_infer_needs_an_existing_lora(own: Path, trained: object) -> None:
     with pytest.raises(ConfigError, match=r"step 7: .* has no LoRA of it; it has 20, 40"):
         open_attempt(run, ["step=7"], kind="infer")
     with pytest.raises(ConfigError, match="prompts is empty"):
-        open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts_file=null"], kind="infer")
+        open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts=[]"], kind="infer")

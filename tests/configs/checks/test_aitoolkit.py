@@ -185,15 +185,6 @@ def test_a_schedule_that_it_has_is_passed_on(keys: dict[str, Any], expected: obj
     assert {name: found[name] for name in ("lr_scheduler", "lr_scheduler_params")} == expected
 
 
-def test_each_prompt_keeps_its_own_seed_size_and_guidance() -> None:
-    prompts = ["a", {"prompt": "b", "seed": 7, "width": 512, "guidance": 2.0}]
-    found = process(config({}, sample={"prompts": prompts, "seed": 42}))["sample"]
-    assert found["samples"] == [
-        {"prompt": "a"},
-        {"prompt": "b", "seed": 7, "width": 512, "guidance_scale": 2.0},
-    ]
-
-
 def test_adapters_that_it_has_are_passed_on() -> None:
     lora = {"targets": "blocks", "rank": 4}
     found = process(config({"network": {"type": "lokr"}}, lora=lora))
