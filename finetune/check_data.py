@@ -206,5 +206,5 @@ def _excess_tokens(config: Finetune) -> Callable[[str], int]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    limit = config.flux.text_tokens
+    limit: int = tokenizer.model_max_length
     return lambda text: len(tokenizer(text, verbose=False).input_ids) - limit

@@ -100,7 +100,7 @@ def save_model(folder: Path, size: FluxSize, *, variant: str = "schnell") -> Non
         guidance_embeds=variant == "dev",
     )
     if steps := size.pretraining_steps:
-        learn_sprites(transformer, folder, side=_SIDE, steps=steps, text_tokens=size.text_tokens)
+        learn_sprites(transformer, folder, side=_SIDE, steps=steps)
     transformer.save_pretrained(folder / "transformer")
 
 

@@ -32,8 +32,8 @@ LAYERS = {
 }
 # The formats that ai-toolkit itself reads.
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
-# Of Flux in ai-toolkit.
-_TEXT_TOKENS, _LEAST_SAMPLE_PX = 512, 64
+# The least side of a sample.
+_LEAST_SAMPLE_PX = 64
 
 
 @cache
@@ -198,13 +198,11 @@ def _lacks(config: Finetune) -> str | None:
     """Return a key whose value ai-toolkit has no equal of, and why."""
     lora, rate = config.lora, config.optimizer
     is_both = rate.decay > 0 and rate.warmup_steps > 0
-    is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
     lacking = {
         "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
         "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,
         "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
         "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
-        f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}": is_short,
         "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": is_both,
     }
     return next((cause for cause, is_so in lacking.items() if is_so), None)

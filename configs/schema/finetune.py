@@ -48,14 +48,6 @@ class Flux(KeyGroup):
         "loss",
         path="file",
     )
-    text_tokens: int = key(
-        512,
-        "tokens of T5 per text; ai-toolkit takes 512; 256, as in schnell's distillation, cost less",
-        "loss clock",
-        ge=1,
-        le=512,
-        tags="picture",
-    )
 
 
 class CaptionedImages(KeyGroup):

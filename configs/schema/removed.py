@@ -34,6 +34,7 @@ REMOVED_KEYS = {
     "requeue_code": Removed(default=None, instead="removed; use jobs/requeue.sh in the script"),
     "log.file": Removed(default=None, instead="removed; name the file to ditbench"),
     "stop_after": Removed(default=3, instead="removed: end a study with ditbench cancel"),
+    "flux.text_tokens": Removed(default=512, instead="removed: as many as the tokenizer takes"),
     "flux.quantise": Removed(default="none", instead="removed; set aitoolkit.model.quantize"),
     "quantise": Removed(default=None, instead="removed; remove it: the model is drawn as it is"),
     "sample.prompts_file": Removed(default=None, instead="removed; list sample.prompts"),

@@ -94,8 +94,7 @@ class LoraPipeline:
         clocks.lap("setup")
         encoders = load_text_encoders(spec.folder, device, dtype)
         clocks.lap("load", drain=True)
-        tokens = spec.text_tokens
-        self._texts = [embed(encoders, each, tokens=tokens) for each in spec.prompts]
+        self._texts = [embed(encoders, each) for each in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
         transformer = load_transformer(spec.folder, dtype, device=device)

@@ -8,7 +8,6 @@ from configs.checks.captions import fill_trigger
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.schema import Finetune, Infer
-from configs.schema.finetune import Flux
 from runs.folder import RunFolder, open_run
 
 _IMAGE_KEYS = ("width", "height", "steps", "guidance")
@@ -20,7 +19,6 @@ class InferSpec:
 
     folder: Path
     variant: str
-    text_tokens: int
     precision: str
     lora: Path | None
     prompts: list[str]
@@ -44,7 +42,6 @@ def infer_spec(config: Infer) -> InferSpec:
     assert folder is not None
     return InferSpec(
         folder=Path(folder),
-        text_tokens=tuned.flux.text_tokens if tuned else Flux().text_tokens,
         lora=Path(config.lora) if config.lora else _find_lora(run, config),
         prompts=_prompts(config, tuned),
         **values | {name: value for name, value in own.items() if value is not None},
