@@ -75,10 +75,8 @@ def fill_cache(
         "bucket": config.data.bucket,
         "model": _fingerprint(model),
     }
-    run = attempt.run.path
-    study = study_of(run)
-    folders = [folder / "cache" for folder in (study and study.path, run) if folder]
-    cache = Cache(*folders, settings=settings)
+    study = study_of(attempt.run.path)
+    cache = Cache((study or attempt.run).path / "cache", settings=settings)
     # Shared out before any is looked up: other runs of a study write to its folder meanwhile.
     texts = list(dict.fromkeys(inputs.all()))
     missing = cache.missing(texts[ranks.rank :: ranks.world])

@@ -110,7 +110,7 @@ def _loop(
         transformer=transformer,
         weights=weights,
         optimizer=optimizer,
-        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank, device=ranks.device),
+        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
     saver = LoraSaver(attempt, weights, images=len(inputs.images))
