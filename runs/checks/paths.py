@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.checks.aitoolkit import arch_of
-from configs.checks.aitoolkit_model import check_aitoolkit
+from configs.checks.aitoolkit import arch_of, check_aitoolkit
 from configs.checks.captions import fill_trigger
 from configs.checks.dataset import check_dataset
 from configs.checks.flux import check_flux, check_targets

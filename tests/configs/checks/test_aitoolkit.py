@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from configs.checks.aitoolkit import unlike_native
+from configs.checks.aitoolkit import check_aitoolkit, remarks, unlike_native
 from configs.checks.aitoolkit_example import example
-from configs.checks.aitoolkit_model import check_aitoolkit, hub_notes
 from configs.checks.aitoolkit_source import architectures
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
@@ -291,9 +290,9 @@ def test_hub_ids_that_are_not_in_the_cache_are_named_with_the_command(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     (tmp_path / "hub" / "models--owner--flux-vae" / "snapshots" / "1").mkdir(parents=True)
-    (note,) = hub_notes(other("flux2", tmp_path))
+    (note,) = remarks(other("flux2", tmp_path))
     assert "hf download mistralai/Mistral-Small" in note
-    assert not list(hub_notes(config({}, engine="aitoolkit")))
+    assert not list(remarks(config({}, engine="aitoolkit")))
 
 
 def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ import pytest
 from diffusers import FluxPipeline
 from safetensors.torch import load_file
 
-from configs.checks.aitoolkit import REPLACED, taken
+from configs.checks.aitoolkit import REPLACED, check_aitoolkit, taken
 from configs.checks.aitoolkit_example import example
-from configs.checks.aitoolkit_model import check_aitoolkit
 from configs.checks.aitoolkit_source import architectures, defaults, known_keys
 from configs.load import load
 from configs.schema import Finetune
