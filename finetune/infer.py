@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from configs.schema import Infer
 from finetune.native.base_model import hide_progress_bars
-from finetune.native.pipeline import LoraPipeline, save_image, save_row
+from finetune.native.pipeline import LoraPipeline, save_image
 from runs.checks.infer import InferSpec, infer_spec
 from runs.folder import RunFolder
 from train.engine.attempt import Attempt, finish, run_attempt
@@ -65,8 +65,6 @@ def _run(attempt: Attempt[Infer]) -> None:
         log.info("  ".join(f"{name} {s:.3f}" for name, s in (clocks.fields() | first).items()))
         stop = _sample_all(attempt, pipeline, missing, done=done, metrics=metrics, clocks=clocks)
         at = _at(sum(image.file.is_file() for image in images))
-        if stop is StopRequest.GO_ON and ranks.rank == 0:
-            save_row([image.file for image in images[:: config.images]], run.samples / "all.png")
         finish(metrics, stop, at | clocks.fields())
 
 

@@ -221,11 +221,6 @@ def check_supported(config: Finetune) -> None:
         check_assistant(Path(assistant), ASSISTANT_KEY)
     if lacks := _lacks(config):
         raise ConfigError(f"{lacks}; change it, or set engine=embedded")
-    if config.lora.alpha not in (None, config.lora.rank):
-        raise ConfigError(
-            f"lora.alpha {config.lora.alpha:g}: ai-toolkit always uses the rank as alpha of a "
-            "transformer; remove it, or set engine=embedded"
-        )
 
 
 def check_assistant(file: Path, key: str) -> None:

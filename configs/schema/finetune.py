@@ -95,10 +95,6 @@ class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
     rank: int = key(16, "rank of each update", "loss clock", ge=1, label="rank")
-    alpha: float | None = key(
-        None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0,
-        label="alpha",
-    )  # fmt: skip
     targets: str = key(
         "attention+mlp",
         "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "

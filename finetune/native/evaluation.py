@@ -13,10 +13,9 @@ from configs.schema import Finetune
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
 from finetune.native.lora import without_lora
 from finetune.native.loss import LatentBatch, losses
-from finetune.native.pipeline import ImagePipeline, save_image, save_row
+from finetune.native.pipeline import ImagePipeline, save_image
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
-from train.engine.checkpoint_files import step_name
 from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
 from train.engine.part import Part
 
@@ -133,7 +132,7 @@ class LoraEvaluator(Part):
         """
         step = self.context.state.step
         due = self._is_due(step, self._config.sample.every)
-        if from_rank_0(due and not self._row_file(step).is_file()):
+        if from_rank_0(due and not all(file.is_file() for file in self._samples(step))):
             self.context.clocks.lap("setup", drain=True)
             self.evaluate()
 
@@ -154,17 +153,15 @@ class LoraEvaluator(Part):
                 context.metrics.evaluation(context.at | fields)
 
     def _sample_prompts(self, step: int) -> dict[str, float]:
-        """Sample each prompt, shared among ranks, and join the images in a row.
+        """Sample each prompt, shared among ranks.
 
         Return the number and times of the images that this rank sampled, as fields of a record.
         """
-        run, ranks = self.context.attempt.run, self.context.attempt.ranks
+        ranks = self.context.attempt.ranks
         mine = range(ranks.rank, len(self.prompts), ranks.world)
         seconds = [self._sample_prompt(index, step) for index in mine]
+        # No rank goes on before all images are there: another attempt would make them again.
         dist.barrier()
-        if ranks.rank == 0:
-            files = [run.prompt_sample(index, step) for index in range(len(self.prompts))]
-            save_row(files, self._row_file(step))
         if not seconds:
             return {}
         return {
@@ -186,8 +183,9 @@ class LoraEvaluator(Part):
     def _config(self) -> Finetune:
         return self.context.attempt.config
 
-    def _row_file(self, step: int) -> Path:
-        return self.context.attempt.run.samples / f"{step_name(step)}.png"
+    def _samples(self, step: int) -> list[Path]:
+        run = self.context.attempt.run
+        return [run.prompt_sample(index, step) for index in range(len(self.prompts))]
 
     def _is_due(self, step: int, *every: int | None) -> bool:
         """Return whether a step is the first, the last, or a multiple of one of `every`."""

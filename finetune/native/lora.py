@@ -53,27 +53,22 @@ class FusedLora(Linear):  # type: ignore[misc]
 
 
 class LoraWeights(nn.Module):
-    """The parameters of the learned LoRA, by their names in files; `scales` are those of layers.
+    """The parameters of a LoRA by their names in files.
 
     The dots of a name are replaced by `/`, because torch reserves dots for submodules.
     """
 
-    def __init__(self, named: dict[str, nn.Parameter], *, scales: dict[str, float]) -> None:
+    def __init__(self, named: dict[str, nn.Parameter]) -> None:
         super().__init__()
-        self._scales = scales
         for name, parameter in named.items():
             self.register_parameter(name.replace(".", "/"), parameter)
 
     def file_tensors(self) -> dict[str, Tensor]:
-        """Return the parameters as in a file: on the CPU, with the scales multiplied into them."""
-        tensors = {}
-        for encoded, parameter in self.named_parameters():
-            name = encoded.replace("/", ".")
-            layer, part = _layer_and_part(name)
-            factor = self._scales[layer] if part == "lora_B" else 1.0
-            tensor = (parameter.detach() * factor).cpu().contiguous()
-            tensors[f"transformer.{name}"] = tensor
-        return tensors
+        """Return the parameters as in a file, on the CPU."""
+        return {
+            f"transformer.{name.replace('/', '.')}": parameter.detach().cpu()
+            for name, parameter in self.named_parameters()
+        }
 
     def save(self, file: Path, *, dtype: torch.dtype, metadata: dict[str, str]) -> None:
         """Write the LoRA atomically, in the keys that diffusers and ai-toolkit read."""
@@ -86,8 +81,7 @@ class LoraWeights(nn.Module):
     def initialise(self, seed: int) -> None:
         """Draw A by the seed alone, the same on any machine, and set B to zero."""
         for number, (name, parameter) in enumerate(sorted(self.named_parameters())):
-            _, part = _layer_and_part(name.replace("/", "."))
-            if part == "lora_A":
+            if "/lora_A/" in name:
                 rows, columns = parameter.shape
                 parameter.copy_(torch.from_numpy(initial_lora_a(seed, number, (rows, columns))))
             else:
@@ -98,17 +92,11 @@ def _name_in_file(name: str) -> str:
     return ".".join(part for part in name.split(".") if part != LEARNED)
 
 
-def _layer_and_part(name: str) -> tuple[str, str]:
-    """Split `blocks.0.to_q.lora_A.weight` to `blocks.0.to_q` and `lora_A`."""
-    layer, _, part = name.removesuffix(".weight").rpartition(".")
-    return layer, part
-
-
 def adapter_config(config: Lora, layers: list[str]) -> LoraConfig:
     """Return peft's config of an update of exactly the named `layers`."""
     return LoraConfig(
         r=config.rank,
-        lora_alpha=config.alpha if config.alpha is not None else config.rank,
+        lora_alpha=config.rank,
         target_modules="|".join(map(re.escape, layers)),
     )
 
@@ -119,9 +107,9 @@ def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int)
     linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
     layers = [name for name in linear if config.selects(name)]
     transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
-    named = {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
-    scales = {name: transformer.get_submodule(name).scaling[LEARNED] for name in layers}
-    weights = LoraWeights(named, scales=scales)
+    weights = LoraWeights(
+        {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
+    )
     weights.initialise(seed)
     return weights
 
@@ -167,8 +155,8 @@ def without_lora(transformer: FluxTransformer2DModel) -> Iterator[None]:
         transformer.enable_adapters()
 
 
-def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict[str, str]:
-    """Return the metadata of a LoRA file, by the standard sai_model_spec and as kohya's trainer.
+def file_metadata(config: Finetune, *, run: str, step: int) -> dict[str, str]:
+    """Return the metadata of a LoRA file, by the standard sai_model_spec.
 
     There is no date: the same training writes the same bytes but for the name of its run.
     """
@@ -180,13 +168,6 @@ def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict
         "modelspec.title": run,
         "modelspec.resolution": f"{size}x{size}",
         "modelspec.trigger_phrase": config.data.trigger,
-        "ss_base_model_version": "flux1",
-        "ss_sd_model_name": Path(config.flux.folder or "").name,
-        "ss_network_dim": config.lora.rank,
-        # The scale is multiplied into the file.
-        "ss_network_alpha": config.lora.rank,
-        "ss_num_train_images": images,
-        "lora": config.lora.model_dump_json(),
         "run": run,
         "step": step,
     }
@@ -196,8 +177,8 @@ def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict
 class LoraSaver(CheckpointSaver):
     """Writes the LoRA as a file before each checkpoint."""
 
-    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights, *, images: int) -> None:
-        self._attempt, self._weights, self._images = attempt, weights, images
+    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights) -> None:
+        self._attempt, self._weights = attempt, weights
         super().__init__(
             attempt.run.checkpoints,
             keep=attempt.config.checkpoint.keep,
@@ -215,7 +196,7 @@ class LoraSaver(CheckpointSaver):
         run, config = self._attempt.run, self._attempt.config
         file = run.lora / f"{step_name(step)}.safetensors"
         dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
-        metadata = file_metadata(config, run=run.name, step=step, images=self._images)
+        metadata = file_metadata(config, run=run.name, step=step)
         self._weights.save(file, dtype=dtype, metadata=metadata)
         for old in sorted(run.lora.glob("step-*.safetensors"))[: -self._keep]:
             old.unlink()

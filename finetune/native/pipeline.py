@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -129,13 +128,3 @@ def save_image(image: Image.Image, file: Path, *, metadata: dict[str, str]) -> N
         info.add_itxt(name, value)
     with replacing(file) as stream:
         image.save(stream, "PNG", pnginfo=info)
-
-
-def save_row(files: list[Path], file: Path) -> None:
-    """Write images side by side as one PNG."""
-    images = [Image.open(each) for each in files]
-    ends = list(accumulate(image.width for image in images))
-    row = Image.new("RGB", (ends[-1], max(image.height for image in images)))
-    for image, end in zip(images, ends, strict=True):
-        row.paste(image, (end - image.width, 0))
-    save_image(row, file, metadata={})

@@ -113,7 +113,7 @@ def _loop(
         batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
-    saver = LoraSaver(attempt, weights, images=len(inputs.images))
+    saver = LoraSaver(attempt, weights)
     return Loop(context=context, steps=steps, parts=[evaluator], saver=saver)
 
 

@@ -126,13 +126,6 @@ def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
     check_aitoolkit(config({}, engine="embedded", **keys))
 
 
-def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
-    keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
-    with pytest.raises(ConfigError, match=r"alpha 8: ai-toolkit always uses the rank"):
-        check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **keys))
-    check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **keys))
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

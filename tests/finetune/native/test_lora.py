@@ -80,7 +80,7 @@ def test_only_the_lora_takes_gradients_and_without_it_the_base_model_is_left(
 
 
 def test_a_layer_adds_its_updates_as_peft_does(transformer: FluxTransformer2DModel) -> None:
-    weights = add_learned(transformer, Lora(rank=2, alpha=3.0), seed=0)
+    weights = add_learned(transformer, Lora(rank=2), seed=0)
     for parameter in weights.parameters():
         parameter.data += 0.1
     ours = output(transformer)

@@ -48,11 +48,11 @@ def plain(train_lora: TrainLora) -> RunFolder:
     return train_lora(*SHORT)
 
 
-def test_a_schedule_and_a_scale_resume_to_the_bit_and_the_file_gives_the_images_of_training(
+def test_a_schedule_resumes_to_the_bit_and_the_file_gives_the_images_of_training(
     train_lora: TrainLora, plain: RunFolder, tmp_path: Path
 ) -> None:
     keys = ["decay=1.0", "decay_shape=cosine", "warmup_steps=3"]
-    whole = train_lora(*SHORT, *(f"optimizer.{key}" for key in keys), "lora.alpha=16.0")
+    whole = train_lora(*SHORT, *(f"optimizer.{key}" for key in keys))
     copy = train_lora(resumes=killed_after_4(whole, tmp_path))
     assert losses(copy) == losses(whole)
     assert equal(lora(copy), lora(whole))
@@ -64,7 +64,6 @@ def test_a_schedule_and_a_scale_resume_to_the_bit_and_the_file_gives_the_images_
     drawn = run_attempt(whole.path, ["warmup=0"], kind="infer")
     found = Image.open(drawn.samples / "prompt-00" / "image-0000.png")
     exact = np.array(Image.open(whole.prompt_sample(0, 8)), dtype=int)
-    # The scale is in the file; by itself it rounds otherwise.
     assert np.abs(np.array(found, dtype=int) - exact).max() <= 1
 
 
@@ -107,11 +106,6 @@ def test_a_file_has_the_type_and_the_metadata_that_other_programs_read(
         "modelspec.title": run.name,
         "modelspec.resolution": "32x32",
         "modelspec.trigger_phrase": "tiny subject",
-        "ss_base_model_version": "flux1",
-        "ss_sd_model_name": "model",
-        "ss_network_dim": "4",
-        "ss_num_train_images": "5",
         "step": "1",
     }
     assert {name: found[name] for name in expected} == expected
-    assert Lora.model_validate_json(found["lora"]) == run.config().lora  # type: ignore[attr-defined]

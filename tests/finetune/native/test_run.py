@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from diffusers import FluxPipeline, FluxTransformer2DModel
+from diffusers import FluxPipeline
 from PIL import Image
 from safetensors.torch import load_file
 
-from configs.schema.finetune import Lora
-from finetune.native.lora import add_learned
 from runs.folder import RunFolder
 from tests.finetune.conftest import TrainLora, run_attempt
 from tests.real_runs import events, losses
@@ -148,7 +146,7 @@ def test_the_lora_loads_into_a_pipeline_and_changes_its_images(
 def test_the_lora_covers_the_configured_projections(
     trained: RunFolder, train_lora: TrainLora
 ) -> None:
-    some = train_lora("train.steps=1", "lora.targets=attention", "lora.rank=2", "lora.alpha=8")
+    some = train_lora("train.steps=1", "lora.targets=attention", "lora.rank=2")
     tensors, whole = load_file(lora(some, 1)), load_file(lora(trained))
     assert set(tensors) < set(whole)
     assert all(".attn." in name for name in tensors)
@@ -156,24 +154,10 @@ def test_the_lora_covers_the_configured_projections(
     assert {tensor.shape[0] for name, tensor in tensors.items() if ".lora_A." in name} == {2}
 
 
-def test_alpha_is_multiplied_into_the_file(flux: Path) -> None:
-    """B of the file is B of the training times alpha / rank, and A is A."""
-    transformer = FluxTransformer2DModel.from_pretrained(flux / "model" / "transformer")
-    weights = add_learned(transformer, Lora(rank=2, alpha=8.0), seed=0)
-    for parameter in weights.parameters():
-        parameter.data += 1
-    found = weights.file_tensors()
-    assert len(found) == 2 * 17
-    for name, parameter in weights.named_parameters():
-        expected = parameter.data * (4 if "lora_B" in name else 1)
-        assert torch.equal(found[f"transformer.{name.replace('/', '.')}"], expected)
-
-
 def test_samples_are_made_before_during_and_after_training_and_carry_metadata(
     trained: RunFolder,
 ) -> None:
     names = ["step-000000000.png", "step-000000020.png", "step-000000040.png"]
-    assert sorted(file.name for file in trained.samples.glob("*.png")) == names
     for prompt, text in enumerate(["tiny subject on a beach", "a drawing of tiny subject"]):
         folder = trained.samples / f"prompt-{prompt:02d}"
         assert sorted(file.name for file in folder.iterdir()) == names
@@ -247,7 +231,6 @@ def test_samples_that_a_killed_attempt_left_out_are_made_by_the_next(
     expected = copy.prompt_sample(1, 40).read_bytes()
     records = copy.metrics_file.read_text().splitlines(keepends=True)
     copy.metrics_file.write_text("".join(line for line in records if '"done"' not in line))
-    (copy.samples / "step-000000040.png").unlink()
     shutil.rmtree(copy.prompt_sample(1, 40).parent)
     train_lora(resumes=copy)
     found = Image.open(copy.prompt_sample(1, 40))
