@@ -89,7 +89,12 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
     found = contrast(*replicates, steps=steps, pair_seeds=True)
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
-        remark = f"up to {high:.6g} {compared.by.replace('_', ' ')}, which all have"
+        end = (
+            f"step {high:.6g}"
+            if compared.by == "step"
+            else f"{high:.6g} {compared.by.replace('_', ' ')}"
+        )
+        remark = f"up to {end}, which all have"
         return replace(found, remarks=(*found.remarks, remark))
     return found
 

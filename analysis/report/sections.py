@@ -63,7 +63,7 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
     if not trained:
         return None
     arms = group_arms(measure_rates(trained))
-    by = axis_of(arms)
+    by = axis_of(trained)
     found = compare_all(arms, by=by, margin=margin)
     return ComparedArms(logs=trained, arms=arms, found=found, by=by, margin=margin, beside=beside)
 

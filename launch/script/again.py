@@ -3,9 +3,10 @@
 import sys
 from pathlib import Path
 
-from launch.script.submission import start_run
+from launch.script.start import start_runs
 from launch.slurm import client
 from launch.slurm.client import Refused
+from launch.submit.local import check_no_process
 from launch.submit.run import Choices
 from launch.submit.study_cells import record, rows_to_run
 from runs.folder import RunFolder
@@ -20,6 +21,7 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
     check_own(path)
     if is_study_folder(path):
         study = StudyFolder(path.resolve())
+        check_no_process(study)
         runs = [
             RunFolder(study.cell(row.cell))
             for row in rows_to_run(study, rerun=rerun, dropped=False)
@@ -36,11 +38,15 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
         check_own(run.path)
         run.stop_file.unlink(missing_ok=True)
         record(run, "queued")
-        try:
-            print(f"run: {run.path}\njob: {start_run(run, choices, umask=umask)}")
-        except Refused:
+    started = 0
+    try:
+        for one in start_runs(runs, choices, umask=umask):
+            print(f"{'process' if choices.how == 'local' else 'job'}: {one}")
+            started += 1
+    except Refused:
+        for run in runs[started:]:
             record(run, "failed", reason="config", message="the job was not accepted")
-            raise
+        raise
     return 0
 
 

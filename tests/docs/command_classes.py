@@ -8,8 +8,9 @@ test that carries out a command of that very form.
 import re
 
 EXECUTED = (
-    r"python -m analysis .+",
-    r"python -m launch (?:plan|why|tail) .+",
+    r"python -m analysis (?!compare last).+",
+    r"python -m launch plan (?!\S+ --measure).+",
+    r"python -m launch (?:why|tail) .+",
     r"python -m launch check (?!data/imagenet256-sd).+",
     r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
     r"python -m tests\.docs\.render .+",
@@ -23,6 +24,7 @@ MINUTES = (
     r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m launch check data/imagenet256-sd",
+    r"python -m launch plan \S+ --measure",
     r"python -m train (?:score|export|noise|sample|fid) .+",
     r"python -m finetune tiny .+",
     r"torchrun .+",
@@ -81,6 +83,9 @@ ON_A_CLUSTER = {
     ),
     r"python -m launch submit my\.sbatch --vary .+": (
         "tests/slurm/test_own_script.py::test_one_value_is_varied_in_every_script"
+    ),
+    r"python -m analysis compare last": (
+        "tests/slurm/test_own_script.py::test_runs_of_two_values_are_compared"
     ),
     r"python -m launch submit my\.sbatch --resume=.+": (
         "tests/slurm/test_own_script.py::"
