@@ -122,6 +122,14 @@ def check_aitoolkit(config: Finetune) -> None:
     if not os.environ.get("AI_TOOLKIT"):
         return
     folder = find_home().folder
+    controls = [
+        key for key in config.aitoolkit.get("datasets", {}) if key.startswith("control_path")
+    ]
+    if config.validation.held_out and controls:
+        raise ConfigError(
+            "validation.held_out: ai-toolkit would evaluate images without those of "
+            f"aitoolkit.datasets.{controls[0]}; set it to 0, and read the training loss"
+        )
     if config.validation.held_out and "validation_config" not in known_keys(folder)["train"]:
         raise ConfigError(
             f"validation.held_out: the ai-toolkit in {folder} evaluates no held-out images; set "

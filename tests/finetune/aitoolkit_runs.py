@@ -23,7 +23,7 @@ from runs.records import Record
 from train.engine.metrics import log
 
 _READS = {
-    "Dataset": "flip_x flip_y bucket_tolerance",
+    "Dataset": "flip_x flip_y bucket_tolerance control_path",
     "Model": "arch low_vram qtype quantize name_or_path model_kwargs extras_name_or_path",
     "Network": "type linear network_kwargs",
     "Sample": "num_frames fps neg guidance_scale",

@@ -315,6 +315,23 @@ def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Pa
         example("?")
 
 
+def test_images_held_out_are_not_evaluated_without_their_control_images(tmp_path: Path) -> None:
+    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}}
+    passed = {"datasets": {"control_path": "/before"}}
+    check_aitoolkit(config(passed, **keys))
+    for number in range(2):
+        (tmp_path / f"{number}.png").touch()
+    with pytest.raises(ConfigError, match=r"without those of aitoolkit\.datasets\.control_path"):
+        check_aitoolkit(config(passed, validation={"held_out": 1}, **keys))
+
+
+def test_each_resume_with_an_average_is_a_remark() -> None:
+    passed = {"train": {"ema_config": {"use_ema": True, "ema_decay": 0.99}}}
+    (remark,) = remarks(config(passed, engine="aitoolkit"))
+    assert "each resume loses the steps it lags behind" in remark
+    assert process(config(passed))["train"]["ema_config"] == passed["train"]["ema_config"]
+
+
 def test_what_it_does_otherwise_follows_from_the_config() -> None:
     assert set(unlike_native(config({}))) == {
         "seed", "data.folder", "data.resolutions", "validation",
