@@ -37,7 +37,7 @@ afterwards
 by hand
   show      a config, every key resolved; `show pretrain`: what each key means
   train     sample, fid, export, noise: of a run or its checkpoints
-  finetune  lora: merge, convert and compare files; tiny: a Flux to try with
+  finetune  tiny: a Flux to try with
 END
 }
 

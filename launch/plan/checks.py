@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from configs.checks.aitoolkit_model import hub_notes
+from configs.checks.aitoolkit import remarks
 from configs.checks.batch import check_ranks
 from configs.schema import Finetune
 from launch.plan import memory, saves, storage
@@ -36,7 +36,7 @@ def run_checks(request: RunRequest, forecast: ForecastAnswer | None) -> Iterator
 def _check_data(request: RunRequest) -> list[str]:
     check_paths(request.config)
     check_same_data(request.resumes, request.config)
-    return [*hub_notes(request.config)] if isinstance(request.config, Finetune) else []
+    return [*remarks(request.config)] if isinstance(request.config, Finetune) else []
 
 
 def forecast_checks(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from configs.schema import Finetune, Pretrain
+from configs.schema import Pretrain
 from configs.table import Row
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
@@ -20,8 +20,10 @@ _PROCESS = 3 * GIB
 
 def forecast_of(request: RunRequest) -> ForecastAnswer:
     """Return the forecast of the run."""
-    if not isinstance(request.config, Pretrain | Finetune):
-        return ForecastAnswer(remark=f"kind {request.config.kind}")
+    if not isinstance(request.config, Pretrain):
+        return ForecastAnswer(
+            remark=f"only pretraining is forecast, not kind {request.config.kind}"
+        )
     return forecast.ask([request.query])[0]
 
 

@@ -142,7 +142,7 @@ def test_a_lora_is_trained_and_drawn_from(tree: Tree) -> None:
     run = tree.run_of(TUNE)
     for command in OF_A_LORA:
         drawn = tree.run_of(command.replace("logs/RUN", str(run.path.relative_to(tree.root))))
-        assert (drawn.samples / "all.png").exists()
+        assert list(drawn.samples.glob("prompt-00/image-*.png"))
 
 
 def test_a_study_of_timesteps_is_measured_and_reported(tree: Tree) -> None:
