@@ -36,8 +36,8 @@ afterwards
   archive   pack the records of runs
 by hand
   show      a config, every key resolved; `show pretrain`: what each key means
-  train     sample, score, fid, export, noise: of a run or its checkpoints
-  finetune  lora: merge, convert and compare files; tiny: a Flux to try with
+  train     sample, fid, export, noise: of a run or its checkpoints
+  finetune  tiny: a Flux to try with
 END
 }
 

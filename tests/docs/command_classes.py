@@ -130,17 +130,6 @@ ELSEWHERE = {
     r"python -m pytest tests/slurm/test_matrix\.py .+": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
     ),
-    r"python -m finetune lora merge .+": (
-        "tests/finetune/test_lora_files.py::"
-        "test_a_merged_model_computes_what_the_lora_beside_it_does"
-    ),
-    r"python -m finetune lora convert .+": (
-        "tests/finetune/test_lora_files.py::"
-        "test_a_converted_file_loads_by_diffusers_to_the_same_updates"
-    ),
-    r"python -m finetune lora compare .+": (
-        "tests/finetune/test_lora_files.py::test_norms_and_cosines_are_those_of_the_whole_matrices"
-    ),
     r"make gpu": (
         "tests/benchmarks/test_gpu.py::test_every_piece_is_measured_on_a_cpu_at_tiny_sizes"
     ),
