@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from configs.files import read_text
 from launch.lint.commands import AGENT
 from launch.lint.script import Script
 from launch.slurm.version import VersionRange
@@ -60,7 +61,7 @@ class Pattern:
 
 def read_table() -> dict[str, dict[str, dict[str, Any]]]:
     """Return rules.toml; it needs no package, so that any Python checks a script."""
-    return tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+    return tomllib.loads(read_text(Path(__file__).with_name("rules.toml")))
 
 
 def make_rules(functions: Mapping[str, FindLines]) -> list[Rule]:
