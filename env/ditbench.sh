@@ -45,7 +45,7 @@ END
 renamed() {
   case "$1 ${2-}" in
     'preflight --script' | 'train check-data' | 'finetune check-data') echo check ;;
-    preflight\ * | when\ *) echo plan ;;
+    preflight\ * | when\ * | 'train forecast') echo plan ;;
     ablation\ * | scaling\ * | fid\ *) echo "cells --$1" ;;
     decide\ *) echo cells --decided ;;
     time-to-target\ *) echo target ;;

@@ -25,7 +25,7 @@ MINUTES = (
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m launch check data/imagenet256-sd",
     r"python -m launch plan \S+ --measure",
-    r"python -m train (?:score|export|noise|sample|fid) .+",
+    r"python -m train (?:export|noise|sample|fid) .+",
     r"python -m finetune tiny .+",
     r"torchrun .+",
     r"for seed in .+",
@@ -49,10 +49,6 @@ ON_A_CLUSTER = {
     r"sbatch .*jobs/finetune\.sbatch configs/finetune/\S+": (
         "tests/slurm/test_finetune.py::"
         "test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit"
-    ),
-    r"sbatch .*jobs/finetune\.sbatch \S+ engine=aitoolkit": (
-        "tests/slurm/test_aitoolkit.py::"
-        "test_a_time_limit_saves_and_requeues_it_and_it_goes_on_from_there"
     ),
     r"env/interactive\.sh a100 2": (
         "tests/slurm/test_salloc.py::"

@@ -28,7 +28,7 @@ def names(parser: argparse.ArgumentParser) -> list[str]:
 
 
 # What `check` and `plan` call in a process of its own.
-INTERNAL = ("check-data", "cost")
+INTERNAL = ("check-data", "cost", "measure")
 PARTS = {
     "launch": names(launch_parser()),
     "analysis": list(ANALYSIS),
