@@ -69,7 +69,7 @@ TRAINER = Format(
     pattern=re.compile(rb"\{(?P<pairs>'[^{}\n]{1,4000})\}"),
     pair=re.compile(rb"'([^'{}\\\n]+)': '?([-+.\w]+)'?"),
 )
-_NOT_TRAINING = re.compile(
+NOT_TRAINING = re.compile(
     rb"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     rb"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
 )
@@ -89,7 +89,7 @@ BARS = Format(
         rb"[ \t]*[=:][ \t]*([-+]?\.?\d[-+.\w]*|nan|inf)"
     ),
     heads=("time",),
-    unless=_NOT_TRAINING,
+    unless=NOT_TRAINING,
     is_redrawn=True,
 )
 
