@@ -34,7 +34,9 @@ DIALECTS = tuple(
         ("OLMo", r"\[step=\d+/\d+,epoch=", {}, "step"),
         ("Composer", r"\[batch=\d+/\d+\]:", {}, "step"),
         ("guided-diffusion", r"^\| step +\|", {}, "step"),
-        ("DeepSpeed", r"RunningAvgSamplesPerSec=", {"currsamplespersec": "images_per_s"}, "step"),
+        ("DeepSpeed", r"RunningAvgSamplesPerSec=",
+         {"curr samples per sec": "images_per_s", "running avg samples per sec": "running"},
+         "step"),
     )
 )  # fmt: skip
 STYLEGAN = Format(

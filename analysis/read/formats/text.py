@@ -79,7 +79,7 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
         placed = placed_rows(one, found)
         if placed is not None:
             matched = sum(found.matched.get(key, 0) for key, _ in one.formats)
-            verdict = judge(one.key, one.format, placed, matched=matched, numbered=len(numbered))
+            verdict = judge(one.format, placed, matched=matched, numbered=len(numbered))
             has_loss = one.inferred is not None and one.inferred.has_loss
             if verdict.score and not has_loss and any(side.has_loss for side in one.sides):
                 # A loss in the line of its step is the whole; one in a line beside may be a part.
@@ -94,12 +94,13 @@ def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]
     if len(judged) < 2 or judged[0][1].inferred is None:
         return ()
     best = judged[0][1]
-    seen = set(best.inferred.kind.lines) if best.inferred else set[int]()
+    seen = set(judged[0][1].inferred.kind.lines)
     for verdict, one in judged[1:]:
         other = one.inferred
         if verdict.rows < 2 or (other and not seen.isdisjoint(other.kind.lines)):
             continue
-        if one.format is lines.BARS and _goes_beyond(verdict, judged[0][0]):
+        last = judged[0][0].last
+        if one.format is lines.BARS and verdict.axis == judged[0][0].axis and verdict.last > last:
             return (
                 f"bars go on to {verdict.axis} {verdict.last:,}: the last loss may be later than "
                 "the one shown",
@@ -110,11 +111,6 @@ def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]
             shape = " ".join(field.name for field in other.kind.fields[:4])
             return (f"lines of another kind are not read: {shape!r} ...",)
     return ()
-
-
-def _goes_beyond(one: Judged, best: Judged) -> bool:
-    """Whether the steps of a way to read go on for more than the spacing of another's."""
-    return one.axis == best.axis and one.last > best.last
 
 
 def _numbered_lines(some: Sequence[Piece]) -> list[tuple[int, str]]:
