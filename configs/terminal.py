@@ -64,7 +64,9 @@ def guarded(command: Callable[[], int]) -> int:
         print(error, file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(f"{error}; first: source env/activate.sh", file=sys.stderr)
+        is_outside = sys.prefix == sys.base_prefix
+        fix = "source env/activate.sh" if is_outside else "env/create.sh installs all modules"
+        print(f"{error}; fix: {fix}", file=sys.stderr)
         return 2
     except BrokenPipeError:
         # The rest of the buffer would raise again when the process ends.

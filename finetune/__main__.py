@@ -1,8 +1,7 @@
 """`python -m finetune RUN` under torchrun: one attempt at a fine-tuning run or an infer run.
 
 Other commands (`ditbench finetune COMMAND --help`):
-  lora COMMAND         merge, convert and compare LoRA files
-  tiny FOLDER          make a tiny random Flux, five captioned images and an assistant LoRA
+  tiny FOLDER          make a tiny random Flux and five captioned images
 
 Example: torchrun --standalone --nproc-per-node=1 -m finetune logs/tiny-1120-093000-1a2b
 """
@@ -15,11 +14,9 @@ from runs.command import run_command
 from runs.folder import RunFolder
 
 _COMMANDS = {
-    # For `ditbench check` and `ditbench plan`.
-    "cost": "finetune.native.cost",
+    # For `ditbench check`.
     "check-data": "finetune.check_data",
     "tiny": "finetune.tiny_flux",
-    "lora": "finetune.lora_files",
 }
 _ENGINES = {"aitoolkit": "finetune.aitoolkit.run", "embedded": "finetune.native.run"}
 

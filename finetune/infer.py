@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from configs.schema import Infer
 from finetune.native.base_model import hide_progress_bars
-from finetune.native.pipeline import LoraPipeline, save_image, save_row
+from finetune.native.pipeline import LoraPipeline, save_image
 from runs.checks.infer import InferSpec, infer_spec
 from runs.folder import RunFolder
 from train.engine.attempt import Attempt, finish, run_attempt
@@ -65,17 +65,15 @@ def _run(attempt: Attempt[Infer]) -> None:
         log.info("  ".join(f"{name} {s:.3f}" for name, s in (clocks.fields() | first).items()))
         stop = _sample_all(attempt, pipeline, missing, done=done, metrics=metrics, clocks=clocks)
         at = _at(sum(image.file.is_file() for image in images))
-        if stop is StopRequest.GO_ON and ranks.rank == 0:
-            save_row([image.file for image in images[:: config.images]], run.samples / "all.png")
         finish(metrics, stop, at | clocks.fields())
 
 
 def _images(run: RunFolder, config: Infer, spec: InferSpec) -> Iterator[ImageRequest]:
-    for prompt, each in enumerate(spec.prompts):
-        first = config.seed + prompt * config.images if each.seed is None else each.seed
+    for prompt in range(len(spec.prompts)):
         for index in range(config.images):
             file = run.samples / f"prompt-{prompt:02d}" / f"image-{index:04d}.png"
-            yield ImageRequest(prompt=prompt, seed=first + index, file=file)
+            seed = config.seed + prompt * config.images + index
+            yield ImageRequest(prompt=prompt, seed=seed, file=file)
 
 
 def _sample_all(
@@ -108,7 +106,7 @@ def _sample(
     """Sample and save one image; return the fields of its record."""
     sampled = pipeline.sample(image.prompt, seed=image.seed)
     clocks.lap("sample")
-    prompt = pipeline.prompts[image.prompt].prompt
+    prompt = pipeline.prompts[image.prompt]
     metadata = {"run": attempt.run.name, "prompt": prompt, "seed": str(image.seed)}
     save_image(sampled.image, image.file, metadata=metadata)
     clocks.lap("save")

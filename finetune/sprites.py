@@ -48,7 +48,7 @@ def _sprite(
 
 
 def learn_sprites(
-    transformer: FluxTransformer2DModel, folder: Path, *, side: int, steps: int, text_tokens: int
+    transformer: FluxTransformer2DModel, folder: Path, *, side: int, steps: int
 ) -> None:
     """Train a transformer to draw random captioned sprites, with the encoders of a model folder."""
     cpu, generator = torch.device("cpu"), np.random.default_rng(1)
@@ -61,7 +61,7 @@ def learn_sprites(
         pixels = squares.repeat_interleave(side // _SIDE, 1).repeat_interleave(side // _SIDE, 2)
         latents.append(encode(vae, pixels / 127.5 - 1))
         letters = "".join(map(chr, generator.integers(97, 123, 20)))
-        texts.append(embed(encoders, letters, tokens=text_tokens))
+        texts.append(embed(encoders, letters))
     images, prompts, pooled = (
         torch.stack(parts)
         for parts in (latents, [t["prompt"] for t in texts], [t["pooled"] for t in texts])

@@ -14,7 +14,11 @@ while read -r cell turn <&3; do
     echo "stopped before $cell"
     exit 0
   fi
-  DITBENCH_TURN=$turn bash "$ROOT/jobs/$KIND.sbatch" "$STUDY/cells/$cell" || echo "$cell: exit $?"
+  if [[ $KIND == command ]]; then
+    "$STUDY/cells/$cell/script/start" || echo "$cell: exit $?"
+  else
+    DITBENCH_TURN=$turn bash "$ROOT/jobs/$KIND.sbatch" "$STUDY/cells/$cell" || echo "$cell: exit $?"
+  fi
 done 3<"$LIST"
 
 if grep -qx 'report: true' "$STUDY/study.yaml"; then

@@ -18,7 +18,7 @@ python -m finetune tiny "$flux" --size demo
 
 echo
 echo "== are the images and captions good?"
-python -m launch check "$flux/images" --resolution 64 --sheet "$LOGS/sheet.png"
+python -m launch check "$flux/images" --resolution 64
 
 echo
 echo "== train a LoRA; validation_gain is by how much it reduces the loss at fixed noise"
@@ -27,7 +27,7 @@ LOCAL_NODES=1 bash "$ROOT/jobs/finetune.sbatch" "$ROOT/configs/finetune/tiny.yam
   lora.rank=32 optimizer.lr=0.01 optimizer.decay=1.0 optimizer.decay_shape=cosine \
   train.gradient_checkpointing=false data.resolutions=[80] sample.width=64 sample.height=64 \
   'sample.prompts=["a photo of [trigger]", "[trigger] on a table", "[trigger], close up"]' \
-  resources.ranks_per_node=1 "flux.folder=$flux/model" flux.assistant_lora=null \
+  resources.ranks_per_node=1 "flux.folder=$flux/model" \
   "data.folder=$flux/images"
 run=$(echo "$LOGS"/tiny-*)
 
@@ -44,7 +44,7 @@ python -m analysis report "$run" "$drawn" --title "LoRA of a tiny Flux" --out "$
 
 echo
 echo "LoRA:                            $(find "$run/lora" -maxdepth 1 -name 'step-*' | sort | tail -n 1)"
-echo "images and captions:             $LOGS/sheet.png"
+echo "images and captions:             $flux/images/"
 echo "a new prompt, from four noises:  $drawn/samples/prompt-00/"
 echo "samples and all else, one page:  $LOGS/report.html"
 echo "open it in a browser: xdg-open or open here; from another machine, scp it first: it is one file"

@@ -84,6 +84,20 @@ def test_configs_runs_and_analysis_import_no_torch() -> None:
         assert not any(is_below(name, "torch") for name in imported(path)), path
 
 
+def test_the_light_installation_has_what_scripts_of_users_need() -> None:
+    lines = Path("env/light.txt").read_text(encoding="utf-8").splitlines()
+    light = {line.partition("==")[0] for line in lines if not line.startswith("#")}
+    of_module = {"PIL": "pillow", "google": "tensorboard", "pynvml": "nvidia-ml-py",
+                 "typing_extensions": "pydantic", "yaml": "pyyaml"}  # fmt: skip
+    names = {
+        name.partition(".")[0]
+        for path in modules("configs", "runs", "launch", "analysis")
+        for name in imported(path)
+    }
+    needed = {of_module.get(name, name) for name in names - sys.stdlib_module_names - {*PARTS}}
+    assert needed - light == {"pandas", "wandb"}, "`export` alone needs these"
+
+
 def test_only_launch_slurm_imports_submitit() -> None:
     for path in modules(*PARTS):
         if Path("launch/slurm") not in path.parents:

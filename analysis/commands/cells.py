@@ -7,6 +7,7 @@ from analysis.measure.loss import Compared
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import cell_rows, hardware_text
+from analysis.study.compare import axis_of
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -25,8 +26,8 @@ def options(parser: argparse.ArgumentParser) -> None:
         "validation_loss (default: loss)",
     )  # fmt: skip
     parser.add_argument(
-        "--by", choices=("images", "step"), default="images",
-        help="compare training losses over this (default: images)",
+        "--by", choices=("images", "step"),
+        help="compare losses over this (default: images, where all runs record them)",
     )  # fmt: skip
     parser.add_argument(
         "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     logs = started_runs(logs)
     if not logs:
         raise Unreadable(f"{args.paths[0]}: none of its {waiting} runs has begun")
-    compared = Compared(of=args.of, by=args.by, margin=args.margin)
+    compared = Compared(of=args.of, by=args.by or axis_of(logs), margin=args.margin)
     rows = cell_rows(logs, compared=compared)
     hardware = hardware_text(logs)
     put(rows, args, json={"cells": rows, "on": hardware}, drop=DROP, judged="speed")

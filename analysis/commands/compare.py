@@ -39,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     if len(logs) < 2:
         raise Unreadable(f"{args.paths[0]}: {len(logs)} run that began; compare takes two or more")
     arms = arms_of(logs)
-    found = compare_all(arms, by=args.by or axis_of(arms), margin=args.margin)
+    found = compare_all(arms, by=args.by or axis_of(logs), margin=args.margin)
     rows, differ = comparison_rows(found), differences_of(arms)
     if args.json or args.csv:
         put(rows, args, json={"comparisons": rows, "differences": differ})

@@ -1,6 +1,6 @@
 """Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +83,9 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[Comparis
     return compare_arms(arms, losses, quality=True, as_cells=len(arms) > 2)
 
 
-def axis_of(arms: Sequence[Arm]) -> str:
-    """Return what losses are aligned on: images if all arms record them, else steps."""
-    has_images = all((run.log.column("images") > 0).any() for arm in arms for run in arm.runs)
-    return "images" if has_images else "step"
+def axis_of(logs: Iterable[RunLog]) -> str:
+    """Return what losses are aligned on: images if all runs record them, else steps."""
+    return "images" if all((log.column("images") > 0).any() for log in logs) else "step"
 
 
 def comparison_rows(found: Sequence[Comparison]) -> list[dict[str, Any]]:

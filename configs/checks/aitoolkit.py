@@ -3,13 +3,20 @@
 import difflib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from configs.checks.aitoolkit_source import GROUPS, known_keys
+from configs.checks.aitoolkit_source import (
+    GROUPS,
+    Architecture,
+    architectures,
+    defaults,
+    find_home,
+    known_keys,
+)
 from configs.checks.dataset import image_set
+from configs.checks.flux import WEIGHTS_SUFFIXES
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import flatten, read_tree, to_tree
@@ -32,8 +39,8 @@ LAYERS = {
 }
 # The formats that ai-toolkit itself reads.
 IMAGES = (".png", ".jpg", ".jpeg", ".webp")
-# Of Flux in ai-toolkit.
-_TEXT_TOKENS, _LEAST_SAMPLE_PX = 512, 64
+# The least side of a sample.
+_LEAST_SAMPLE_PX = 64
 
 
 @cache
@@ -95,43 +102,116 @@ def _unknown(name: str, group: str, known: Mapping[str, frozenset[str]]) -> str:
     return f"aitoolkit.{name}: ai-toolkit has no such key and would ignore it{hint}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Home:
-    """A checkout of ai-toolkit and the Python of its own virtualenv."""
-
-    folder: Path
-    python: Path
-
-
-def find_home() -> Home:
-    """Return the checkout that `AI_TOOLKIT` names; raise `ConfigError` if it is not complete."""
-    named = os.environ.get("AI_TOOLKIT")
-    if not named:
-        raise ConfigError(
-            "engine aitoolkit needs AI_TOOLKIT, the folder of its checkout: set it in the site "
-            "file (env/sites/), create one with env/create.sh ai-toolkit, or set engine=embedded"
-        )
-    folder = Path(named).expanduser().absolute()
-    if not (folder / "run.py").is_file() or not (folder / "toolkit").is_dir():
-        raise ConfigError(
-            f"AI_TOOLKIT={named}: not a checkout of ai-toolkit (it has no run.py and toolkit/); "
-            "create one with env/create.sh ai-toolkit"
-        )
-    for name in ("venv", ".venv"):
-        python = folder / name / "bin" / "python"
-        if os.access(python, os.X_OK):
-            return Home(folder=folder, python=python)
-    raise ConfigError(
-        f"{folder}: no virtualenv of its own in venv/ or .venv/; env/create.sh ai-toolkit "
-        "creates it"
-    )
-
-
 def arch_of(config: Finetune) -> str | None:
     """Return the kind of model under `aitoolkit`; None is a FLUX.1 in diffusers layout."""
     arch = config.aitoolkit.get("model", {}).get("arch")
     # A colon separates a tag, which ai-toolkit removes.
     return None if arch is None else str(arch).partition(":")[0]
+
+
+def check_aitoolkit(config: Finetune) -> None:
+    """Raise `ConfigError` if ai-toolkit cannot run the config, by what is known on this machine."""
+    check_keys(config)
+    if config.engine != "aitoolkit":
+        return
+    check_supported(config)
+    model = Path(str(config.flux.folder))
+    if arch_of(config) and model.exists():
+        _check_weights(model)
+    # If it is unset here, the site of the job may still set it.
+    if not os.environ.get("AI_TOOLKIT"):
+        return
+    folder = find_home().folder
+    controls = [
+        key for key in config.aitoolkit.get("datasets", {}) if key.startswith("control_path")
+    ]
+    if config.validation.held_out and controls:
+        raise ConfigError(
+            "validation.held_out: ai-toolkit would evaluate images without those of "
+            f"aitoolkit.datasets.{controls[0]}; set it to 0, and read the training loss"
+        )
+    if config.validation.held_out and "validation_config" not in known_keys(folder)["train"]:
+        raise ConfigError(
+            f"validation.held_out: the ai-toolkit in {folder} evaluates no held-out images; set "
+            "it to 0, or update ai-toolkit"
+        )
+    if arch := _architecture(folder, config):
+        _check_settings(folder, config)
+        assistant = Path(config.flux.assistant_lora or "")
+        for key in arch.keys if assistant.is_file() else ():
+            check_assistant(assistant, key)
+
+
+def remarks(config: Finetune) -> Iterator[str]:
+    """Yield what may cost work: an average, and what may be loaded from the hub and is not here."""
+    train = config.aitoolkit.get("train", {})
+    if train.get("ema_config", {}).get("use_ema"):
+        yield (
+            "aitoolkit.train.ema_config: ai-toolkit saves the average in place of the weights, so "
+            "that each resume loses the steps it lags behind"
+        )
+    if not (arch_of(config) and os.environ.get("AI_TOOLKIT")):
+        return
+    arch = _architecture(find_home().folder, config)
+    for name in arch.hub_ids if arch else ():
+        place = _hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
+        if not place.is_dir() or not any(place.iterdir()):
+            yield (
+                f"ai-toolkit's code for {arch_of(config)} may load {name}, which is not in "
+                f"{_hub_cache()}; if compute nodes have no network: hf download {name}"
+            )
+
+
+def _hub_cache() -> Path:
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
+
+
+def _architecture(folder: Path, config: Finetune) -> Architecture | None:
+    """Return the kind of model; refuse one that ai-toolkit would take for Stable Diffusion 1."""
+    name = arch_of(config)
+    if name is None:
+        return None
+    known = architectures(folder)
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = (
+            f"did you mean {near[0]}?" if near else "`ditbench show finetune --arch ?` lists them"
+        )
+        raise ConfigError(
+            f"aitoolkit.model.arch {name}: the ai-toolkit in {folder} has no such model and would "
+            f"take it for Stable Diffusion 1; {hint}"
+        )
+    return known[name]
+
+
+def _check_settings(folder: Path, config: Finetune) -> None:
+    """Refuse the samples of another model: the defaults are those of FLUX.1-schnell."""
+    lacking = [key for key in ("steps", "guidance") if key not in config.sample.model_fields_set]
+    if lacking:
+        named = defaults(folder)
+        arch = str(config.aitoolkit["model"]["arch"])
+        own = named.get(arch) or named.get(arch_of(config) or "") or {}
+        values = own.get("sample.sample_steps"), own.get("sample.guidance_scale")
+        hint = "such as {} and {}".format(*values) if all(values) else "see the model's page"
+        raise ConfigError(
+            f"sample.{lacking[0]}: its default is for FLUX.1-schnell; set sample.steps and "
+            f"sample.guidance for {arch} ({hint})"
+        )
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse a model without weights, or with weights that were cut short."""
+    files = [folder] if folder.is_file() else sorted(folder.rglob("*"))
+    weights = [file for file in files if file.suffix in WEIGHTS_SUFFIXES]
+    if not weights:
+        raise ConfigError(
+            f"{folder}: holds no weights ({' '.join(WEIGHTS_SUFFIXES)}); nothing is downloaded: "
+            f"hf download OWNER/MODEL --local-dir {folder}"
+        )
+    for file in weights:
+        if file.suffix != ".gguf":
+            read_safetensors_header(file)
 
 
 def check_supported(config: Finetune) -> None:
@@ -149,15 +229,6 @@ def check_supported(config: Finetune) -> None:
         check_assistant(Path(assistant), ASSISTANT_KEY)
     if lacks := _lacks(config):
         raise ConfigError(f"{lacks}; change it, or set engine=embedded")
-    if config.train.compile:
-        raise ConfigError(
-            "train.compile compiles the native engine; set it to false, or set engine=embedded"
-        )
-    if config.lora.alpha not in (None, config.lora.rank):
-        raise ConfigError(
-            f"lora.alpha {config.lora.alpha:g}: ai-toolkit always uses the rank as alpha of a "
-            "transformer; remove it, or set engine=embedded"
-        )
 
 
 def check_assistant(file: Path, key: str) -> None:
@@ -187,13 +258,14 @@ def check_engine(config: Finetune, *, world: int, before: str | None = None) -> 
     """Raise `ConfigError` if the engine would ignore keys of the other, or lose ranks."""
     if engine_of(config, world=world, before=before) == "aitoolkit":
         check_one_rank(world)
-    elif config.aitoolkit:
+    elif config.aitoolkit or config.flux.assistant_lora:
+        named = "aitoolkit" if config.aitoolkit else "flux.assistant_lora"
         cause = f"for {world} ranks" if world > 1 else "where AI_TOOLKIT is not set, as here"
         if config.engine != "auto" or before:
             cause = "in this run"
         raise ConfigError(
-            f"aitoolkit: only ai-toolkit has these keys, and engine={config.engine} takes the "
-            f"native engine {cause}; set engine=aitoolkit in a new run, or remove them"
+            f"{named}: only ai-toolkit has this, and engine={config.engine} takes the native "
+            f"engine {cause}; set engine=aitoolkit in a new run, or remove it"
         )
 
 
@@ -201,13 +273,11 @@ def _lacks(config: Finetune) -> str | None:
     """Return a key whose value ai-toolkit has no equal of, and why."""
     lora, rate = config.lora, config.optimizer
     is_both = rate.decay > 0 and rate.warmup_steps > 0
-    is_short = config.flux.text_tokens != _TEXT_TOKENS and not arch_of(config)
     lacking = {
         "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
         "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,
         "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
         "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
-        f"flux.text_tokens {config.flux.text_tokens}: ai-toolkit takes {_TEXT_TOKENS}": is_short,
         "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": is_both,
     }
     return next((cause for cause, is_so in lacking.items() if is_so), None)
@@ -222,10 +292,6 @@ def unlike_native(config: Finetune) -> dict[str, str]:
         + ("; a batch is filled up with copies of its images" if batch > 1 else ""),
     }
     found["data.resolutions"] = "images that are not square are cropped to sizes of its own"
-    if config.train.ema_decay is not None:
-        found["train.ema_decay"] = (
-            "no warm-up; each resume goes on from the average and loses the steps it lags behind"
-        )
     if min(sample.width, sample.height) < _LEAST_SAMPLE_PX:
         size = [max(_LEAST_SAMPLE_PX, side) for side in (sample.width, sample.height)]
         found["sample.width"] = f"samples are {size[0]} x {size[1]} px, its least"

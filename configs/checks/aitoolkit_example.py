@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from configs.checks.aitoolkit import find_home, taken
-from configs.checks.aitoolkit_source import architectures, defaults, known_keys
+from configs.checks.aitoolkit import taken
+from configs.checks.aitoolkit_source import architectures, defaults, find_home, known_keys
 from configs.errors import ConfigError
 from configs.load import merge
 from configs.schema import keys

@@ -1,10 +1,11 @@
-"""Read from a checkout of ai-toolkit what it knows: keys, kinds of model, their defaults and parts.
+"""The checkout of ai-toolkit, and what it knows: keys, kinds of model, their defaults and parts.
 
 Its source is parsed, never executed, so that this needs neither torch nor a GPU and holds for any
 commit. The layout is that of v0.12.26 (commit 27a03a91), with which it is tested.
 """
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -51,6 +52,38 @@ _DEFAULT = re.compile(r"'config\.process\[0\]\.([\w.\[\]]+)':\s*(?=\[)")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]+/[A-Za-z][\w.-]*\w")
 # Parts of a model folder, and files in them.
 _PART = re.compile(r".*/(processor|tokenizer|text_encoder|transformer|vae)|.*\.(safetensors|json)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Home:
+    """A checkout of ai-toolkit and the Python of its own virtualenv."""
+
+    folder: Path
+    python: Path
+
+
+def find_home() -> Home:
+    """Return the checkout that `AI_TOOLKIT` names; raise `ConfigError` if it is not complete."""
+    named = os.environ.get("AI_TOOLKIT")
+    if not named:
+        raise ConfigError(
+            "engine aitoolkit needs AI_TOOLKIT, the folder of its checkout: set it in the site "
+            "file (env/sites/), create one with env/create.sh ai-toolkit, or set engine=embedded"
+        )
+    folder = Path(named).expanduser().absolute()
+    if not (folder / "run.py").is_file() or not (folder / "toolkit").is_dir():
+        raise ConfigError(
+            f"AI_TOOLKIT={named}: not a checkout of ai-toolkit (it has no run.py and toolkit/); "
+            "create one with env/create.sh ai-toolkit"
+        )
+    for name in ("venv", ".venv"):
+        python = folder / name / "bin" / "python"
+        if os.access(python, os.X_OK):
+            return Home(folder=folder, python=python)
+    raise ConfigError(
+        f"{folder}: no virtualenv of its own in venv/ or .venv/; env/create.sh ai-toolkit "
+        "creates it"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,14 +1,11 @@
 """Captions and prompts, which are UTF-8 text with a trigger word, and images that can be read."""
 
-import re
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
 from configs.files import open_regular, read_bytes
-from configs.schema.prompts import Prompt
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -36,18 +33,6 @@ def open_image(file: Path) -> "Image":
     return image
 
 
-def read_prompts(
-    prompts: Sequence[str | Prompt], file: str | None, *, trigger: str | None
-) -> list[Prompt]:
-    """Return `prompts`, or the non-blank lines of `file` if one is given, with their trigger."""
-    if file is not None:
-        prompts = [line.strip() for line in read_text(Path(file)).splitlines() if line.strip()]
-    if not prompts:
-        raise ConfigError(f"prompts_file {file}: contains no prompt; write one per line")
-    found = [Prompt(prompt=each) if isinstance(each, str) else each for each in prompts]
-    return [p.model_copy(update={"prompt": fill_trigger(p.prompt, trigger)}) for p in found]
-
-
 def fill_trigger(text: str, trigger: str | None) -> str:
     """Replace `[trigger]` in `text`; raise `ConfigError` if it occurs and `trigger` is empty."""
     if TRIGGER in text and not trigger:
@@ -61,16 +46,11 @@ def fill_trigger(text: str, trigger: str | None) -> str:
 def read_text(file: Path) -> str:
     """Return the stripped text of a caption or prompts file; raise `ConfigError` if not UTF-8."""
     try:
-        content = read_bytes(file)
-        text = content.decode("utf-8-sig").strip()
+        text = read_bytes(file).decode("utf-8-sig").strip()
     except UnicodeDecodeError as error:
-        # Only Japanese has kana; any other encoding is a guess, which may garble the text.
-        kana = re.search("[ぁ-ヿ]", content.decode("cp932", "replace"))
-        wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-        how = "utf-16" if wide else "cp932" if kana else None
         raise ConfigError(
-            f"{file}: not UTF-8 text (byte 0x{content[error.start]:02x} at {error.start}); save it "
-            f"as UTF-8{f', such as: iconv -f {how} -t utf-8' if how else ' where it was written'}"
+            f"{file}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at {error.start}); "
+            "save it as UTF-8 where it was written"
         ) from None
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None

@@ -1,19 +1,11 @@
-"""The images of a fine-tuning: found in folders, with their captions and repeats.
+"""The images of a fine-tuning: found in folders, each with a caption in NAME.txt, and repeats."""
 
-A caption is a text file of the image's name (.txt or .caption), or a row of a table
-(metadata.jsonl or metadata.csv, with file_name and text) in the image's folder or in one above.
-"""
-
-import csv
 import hashlib
-import io
-import json
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from configs.checks.captions import fill_trigger, open_image, read_text
 from configs.disk import IMAGE_SUFFIXES
@@ -23,31 +15,25 @@ from configs.schema import Finetune
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-CAPTIONS = (".txt", ".caption")
-TABLES = ("metadata.jsonl", "metadata.csv")
+CAPTION = ".txt"
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionedFile:
-    """An image and the files that hold its caption (one, in a sound data set).
-
-    `name` is its path in the data set's folder; `row` is the caption if a table holds it.
-    """
+    """An image with a caption; `name` is its path in the data set's folder."""
 
     name: str
     image: Path
-    captions: tuple[Path, ...]
-    row: str | None = None
     repeats: int = 1
 
     @property
     def caption(self) -> Path:
-        """The file that holds the caption, or that has yet to be written."""
-        return self.captions[0] if self.captions else self.image.with_suffix(CAPTIONS[0])
+        """The file that holds the caption."""
+        return self.image.with_suffix(CAPTION)
 
     def text(self) -> str:
         """Return the caption; raise `ConfigError` if it cannot be read."""
-        return read_text(self.caption) if self.row is None else self.row
+        return read_text(self.caption)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +52,7 @@ def image_set(config: Finetune) -> ImageSet:
     """
     data, count = config.data, config.validation.held_out
     assert data.folder is not None
-    found = captioned_files(Path(data.folder), data.repeats)
+    found = captioned_files(Path(data.folder))
     if 0 < len(found) <= count:
         raise ConfigError(
             f"validation.held_out {count}: {data.folder} has {len(found)} images, so none would be "
@@ -80,33 +66,29 @@ def image_set(config: Finetune) -> ImageSet:
     )
 
 
-def captioned_files(folder: Path, repeats: Mapping[str, int]) -> list[CaptionedFile]:
+def captioned_files(folder: Path) -> list[CaptionedFile]:
     """Return the images of a folder and of its sub-folders, sorted by name.
 
-    The repeats of a sub-folder are those of `repeats`, or else the number that its name begins
-    with (`10_dog`). Hidden folders are left out. Raise `ConfigError` for a sub-folder without
-    repeats, and for an unreadable table.
+    The name of a sub-folder begins with its repeats (`10_dog`; 0 leaves it out). Hidden folders are
+    left out. Raise `ConfigError` for a sub-folder of images without repeats.
     """
-    unknown, found = set(repeats), list[CaptionedFile]()
+    found = list[CaptionedFile]()
     for place in [folder, *sorted(each for each in folder.rglob("*") if each.is_dir())]:
         name = place.relative_to(folder)
         images = _images(place)
         if any(part[0] == "." for part in name.parts) or not images:
             continue
-        unknown.discard(name.as_posix())
-        number = re.match(r"(\d+)_", "1_" if place == folder else place.name)
-        count = repeats.get(name.as_posix(), int(number[1]) if number else None)
-        if count is None:
+        repeats = re.match(r"(\d+)_", "1_" if place == folder else place.name)
+        if repeats is None:
             raise ConfigError(
                 f"{place}: it is unclear whether this sub-folder is to be trained on; rename it to "
-                f"1_{name.name}, or set data.repeats.{name.as_posix()} (1: as often as others; "
-                "0: never)"
+                f"1_{name.name} (1: as often as others; 0: never)"
             )
-        rows = _rows(place, folder) if count else {}
-        for image in images if count else ():
-            found.append(_captioned(image, image.relative_to(folder), rows.get(image), count))
-    if unknown:
-        raise ConfigError(f"data.repeats.{min(unknown)}: {folder} has no such folder of images")
+        if count := int(repeats[1]):
+            found += [
+                CaptionedFile(name=image.relative_to(folder).as_posix(), image=image, repeats=count)
+                for image in images
+            ]
     return found
 
 
@@ -116,40 +98,6 @@ def _images(folder: Path) -> list[Path]:
         for file in folder.iterdir()
         if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file() and file.name[0] != "."
     )
-
-
-def _rows(place: Path, folder: Path) -> dict[Path, tuple[Path, str]]:
-    """Return the tables' captions by image, with the table, of a folder and those above it."""
-    above = [folder / each for each in (place / "x").relative_to(folder).parents]
-    tables = [each / name for each in above for name in TABLES if (each / name).is_file()]
-    return {t.parent / name: (t, text) for t in tables for name, text in read_table(t).items()}
-
-
-def read_table(file: Path) -> dict[str, str]:
-    """Return the captions of a table by `file_name`; raise `ConfigError` for another content."""
-    text = read_text(file)
-    found: dict[str, str] = {}
-    try:
-        if file.suffix == ".csv":
-            rows: list[Any] = list(csv.DictReader(io.StringIO(text), strict=True))
-        else:
-            rows = [json.loads(line) for line in text.split("\n") if line.strip()]
-        for row in rows:
-            name, caption = row["file_name"], row["text"].strip()
-            if found.setdefault(name, caption) != caption:
-                raise ValueError(f"another caption of {name}")
-    except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
-        raise ConfigError(
-            f"{file}: row {len(found) + 1} needs file_name and text ({error!r}); correct it"
-        ) from None
-    return found
-
-
-def _captioned(image: Path, name: Path, row: tuple[Path, str] | None, count: int) -> CaptionedFile:
-    files = [image.with_suffix(suffix) for suffix in CAPTIONS]
-    captions = [*(file for file in files if file.is_file()), *(row[:1] if row else ())]
-    text, path = row[1] if row else None, name.as_posix()
-    return CaptionedFile(name=path, image=image, captions=(*captions,), row=text, repeats=count)
 
 
 def check_dataset(config: Finetune) -> None:
@@ -170,17 +118,14 @@ def check_dataset(config: Finetune) -> None:
 
 
 def caption_problem(pair: CaptionedFile, image: Path) -> str | None:
-    """Return the problem, with the fix, of an image that has not one caption of its own.
+    """Return the problem, with the fix, of an image that has no caption of its own.
 
     `image` is the last one of its name, whatever the suffix.
     """
     if image != pair.image:
         return f"shares its caption with {image.name}; rename one"
-    if not pair.captions:
+    if not pair.caption.is_file():
         return f"no caption; write {pair.caption.name}: one line that describes the image"
-    if len(pair.captions) > 1:
-        names = " and ".join(file.name for file in pair.captions)
-        return f"has several captions, in {names}; remove all but one"
     return None
 
 

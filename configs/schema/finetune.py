@@ -43,17 +43,10 @@ class Flux(KeyGroup):
     )  # fmt: skip
     assistant_lora: str | None = key(
         None,
-        "file of the LoRA that undoes the distillation of schnell: on in training, off in samples",
+        "file of the LoRA that undoes a distillation, such as of schnell: on in training, off in "
+        "samples (ai-toolkit only)",
         "loss",
         path="file",
-    )
-    text_tokens: int = key(
-        512,
-        "tokens of T5 per text; ai-toolkit takes 512; 256, as in schnell's distillation, cost less",
-        "loss clock",
-        ge=1,
-        le=512,
-        tags="picture",
     )
 
 
@@ -62,14 +55,9 @@ class CaptionedImages(KeyGroup):
 
     folder: str | None = key(
         None,
-        "folder of images with captions in NAME.txt, NAME.caption, metadata.jsonl or metadata.csv",
+        "folder of images with captions in NAME.txt; those of a sub-folder N_NAME count N times",
         "loss",
         path="folder",
-    )
-    repeats: dict[str, int] = key(
-        {},
-        "by sub-folder: times per epoch that its images are trained on; one named N_NAME says it",
-        "loss",
     )
     trigger: str | None = key(
         None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
@@ -94,8 +82,6 @@ class CaptionedImages(KeyGroup):
     def _sizes_are_sizes(self) -> "CaptionedImages":
         if self.folder is None:
             raise ValueError("data.folder must name a folder of images with captions")
-        if any(count < 0 for count in self.repeats.values()):
-            raise ValueError("data.repeats: a number is negative; 0 leaves a folder out")
         if self.bucket % TOKEN_PX:
             raise ValueError(f"data.bucket {self.bucket} is not a multiple of {TOKEN_PX}")
         if not self.resolutions or len(set(self.resolutions)) < len(self.resolutions):
@@ -109,10 +95,6 @@ class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
     rank: int = key(16, "rank of each update", "loss clock", ge=1, label="rank")
-    alpha: float | None = key(
-        None, "scale of the updates is alpha / rank; null: alpha = rank", "loss", gt=0,
-        label="alpha",
-    )  # fmt: skip
     targets: str = key(
         "attention+mlp",
         "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "
@@ -169,24 +151,12 @@ class LoraTraining(KeyGroup):
     gradient_checkpointing: bool = key(
         True, "recompute blocks in the backward pass, to save memory", "clock"
     )
-    compile: bool = key(
-        False, "compile each block (native engine only); not measured on a GPU yet", "clock",
-        short="c",
-    )  # fmt: skip
     timesteps: Literal["sigmoid", "linear", "shift"] = key(
         "sigmoid",
         "distribution of t: the sigmoid of a normal; uniform (linear); or uniform and shifted "
         "towards noise by image size, as in sampling (shift)",
         "loss",
         aitoolkit="train.timestep_type",
-    )
-    ema_decay: float | None = key(
-        None,
-        "EMA decay of the LoRA, per step; null: no EMA. With ai-toolkit each resume goes on from "
-        "the average and loses the steps that it lags behind",
-        "loss",
-        ge=0,
-        lt=1,
     )
     hang_s: float | None = key(
         300.0,
@@ -211,7 +181,7 @@ class LoraCheckpoint(KeyGroup):
 
 
 class LoraValidation(KeyGroup):
-    """The loss of the averaged LoRA at fixed t and noise, on training and on held-out images."""
+    """The loss of the LoRA at fixed t and noise, on training and on held-out images."""
 
     every: int | None = key(
         None, "steps between evaluations; null: at start and end", free=True, unit="steps", ge=1

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import model_validator
 
 from configs.schema.key import key
-from configs.schema.prompts import Prompt, check_prompts
+from configs.schema.prompts import TOKEN_PX, check_prompts
 from configs.schema.run import Run
 
 
@@ -19,9 +19,6 @@ class Infer(Run):
     kind: Literal["infer"] = key("infer", "kind of run")
     run: str | None = key(None, "folder of a fine-tuning run", "loss", path="fine-tuning run")
     step: int | None = key(None, "step of the LoRA; null: the newest", "loss", ge=1)
-    weights: Literal["ema", "model"] = key(
-        "ema", "the averaged LoRA (ema) or the raw one (model)", "loss"
-    )
     lora: str | None = key(None, "file of a LoRA, instead of that of the run", "loss", path="file")
     lora_scale: float = key(1.0, "factor of the LoRA; 0 is the base model", "loss", ge=0)
     folder: str | None = key(None, "model folder in diffusers layout", "loss", path="folder")
@@ -31,19 +28,22 @@ class Infer(Run):
     precision: Literal["bf16", "fp32"] | None = key(
         None, "precision of base and arithmetic; null: the run's, else bf16", "loss clock"
     )
-    prompts: list[str | Prompt] = key(
-        [], "prompts, as in sample.prompts; empty: those of the run", "loss"
-    )
-    prompts_file: str | None = key(
-        None, "file with one prompt per line, instead of prompts", "loss", path="file"
-    )
+    prompts: list[str] = key([], "prompts; empty: those of the run", "loss")
     trigger: str | None = key(None, "word that replaces [trigger]; null: that of the run", "loss")
     images: int = key(1, "images per prompt, each from its own noise", "clock", ge=1)
     width: int | None = key(
-        None, "width of an image; null: that of the run, else 1024", "loss clock", unit="px", ge=16
+        None,
+        "width of an image; null: that of the run, else 1024",
+        "loss clock",
+        unit="px",
+        ge=TOKEN_PX,
     )
     height: int | None = key(
-        None, "height of an image; null: that of the run, else 1024", "loss clock", unit="px", ge=16
+        None,
+        "height of an image; null: that of the run, else 1024",
+        "loss clock",
+        unit="px",
+        ge=TOKEN_PX,
     )
     steps: int | None = key(
         None, "sampler steps; null: those of the run, else 4", "loss clock", ge=1
@@ -58,6 +58,6 @@ class Infer(Run):
     def _parts_fit(self) -> "Infer":
         if self.run is None and self.folder is None:
             raise ValueError("name a fine-tuning run, such as run=logs/RUN, or a model folder")
-        if self.run is None or self.prompts or self.prompts_file:
-            check_prompts(self.prompts, self.prompts_file, self.width or 16, self.height or 16)
+        if self.run is None or self.prompts:
+            check_prompts(self.prompts, self.width or TOKEN_PX, self.height or TOKEN_PX)
         return self

@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks.aitoolkit import LAYERS
-from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.captions import fill_trigger
 from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replace_file
 from configs.schema import Finetune
 from configs.schema.finetune import LoraOptimizer
-from configs.schema.prompts import TOKEN_PX, Prompt
+from configs.schema.prompts import TOKEN_PX
 from finetune.native.rng import flow_time
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
-_SAMPLE_KEYS = {"guidance": "guidance_scale"}
 # Large, so that resumed runs with neighbouring seeds do not share a seed.
 _SEED_STRIDE = 1_000_003
 
@@ -39,8 +38,6 @@ def toolkit_config(
     The trigger word is filled into prompts and captions here, because ai-toolkit would prepend
     it to captions that lack it.
     """
-    sample, trigger = config.sample, config.data.trigger
-    prompts = read_prompts(sample.prompts, sample.prompts_file, trigger=trigger)
     process: dict[str, Any] = {
         "type": "diffusion_trainer",
         "training_folder": str(workspace.output),
@@ -57,7 +54,7 @@ def toolkit_config(
         "datasets": list(_datasets(config, workspace.dataset)),
         "train": _training(config, start=start),
         "model": _model(config),
-        "sample": _samples(config, prompts),
+        "sample": _samples(config),
     }
     return {
         "job": "extension",
@@ -109,7 +106,6 @@ def _folders(config: Finetune) -> dict[str, list[CaptionedFile]]:
 def _training(config: Finetune, *, start: int) -> dict[str, Any]:
     train, optimizer = config.train, config.optimizer
     batch = train.micro_batch or train.global_batch
-    ema = {"use_ema": train.ema_decay is not None, "ema_decay": train.ema_decay or 0.0}
     settings = {
         "steps": train.steps,
         "batch_size": batch,
@@ -126,7 +122,7 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         },
         "lr": optimizer.lr,
         "max_grad_norm": optimizer.clip,
-        "ema_config": ema,
+        "ema_config": {"use_ema": False},
         "dtype": train.precision,
     }
     # Otherwise it would repeat a step: the metadata of a scheduled save lag by one.
@@ -185,7 +181,7 @@ def _model(config: Finetune) -> dict[str, Any]:
     return settings
 
 
-def _samples(config: Finetune, prompts: list[Prompt]) -> dict[str, Any]:
+def _samples(config: Finetune) -> dict[str, Any]:
     sample = config.sample
     return {
         "sampler": "flowmatch",
@@ -194,8 +190,7 @@ def _samples(config: Finetune, prompts: list[Prompt]) -> dict[str, Any]:
         "width": sample.width,
         "height": sample.height,
         "samples": [
-            {_SAMPLE_KEYS.get(name, name): value for name, value in own.items()}
-            for own in (prompt.model_dump(exclude_none=True) for prompt in prompts)
+            {"prompt": fill_trigger(prompt, config.data.trigger)} for prompt in sample.prompts
         ],
         "neg": "",
         "seed": sample.seed,

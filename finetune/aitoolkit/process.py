@@ -8,7 +8,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
-from configs.checks.aitoolkit import Home
+from configs.checks.aitoolkit_source import Home
 from configs.disk import read_end
 from finetune.aitoolkit.job_db import JOB_ID
 from runs.attempt.parent import end_with_parent

@@ -5,7 +5,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from configs.checks.aitoolkit import Home, check_one_rank, check_supported, find_home, unlike_native
+from configs.checks.aitoolkit import check_one_rank, check_supported, unlike_native
+from configs.checks.aitoolkit_source import Home, find_home
 from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import LoraSnapshot, lay_out, newest_checkpoint
 from finetune.aitoolkit.config import JOB, Workspace, lay_out_dataset, toolkit_config

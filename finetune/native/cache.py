@@ -1,8 +1,8 @@
 """A cache of latents and text embeddings: one file per image, together with its own caption.
 
-The runs of a study share a folder; one that cannot be written to is only read.
-A file name is the hash of everything the content depends on, image and caption included. After
-an edit the file is made again, and no image can be paired with the caption of another.
+The runs of a study share a folder. A file name is the hash of everything the content depends on,
+image and caption included: after an edit the file is made again, and no image can be paired with
+the caption of another.
 """
 
 import hashlib
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from configs.checks.captions import fill_trigger, read_prompts
+from configs.checks.captions import fill_trigger
 from configs.checks.dataset import CaptionedFile, image_set
 from configs.disk import replacing
 from configs.files import read_bytes
@@ -53,15 +53,14 @@ class CacheInputs:
 
     def __init__(self, config: Finetune) -> None:
         found, trigger = image_set(config), config.data.trigger
-        sample = config.sample
-        self.prompts = read_prompts(sample.prompts, sample.prompts_file, trigger=trigger)
+        self.prompts = [fill_trigger(prompt, trigger) for prompt in config.sample.prompts]
         self.training = _repeated(found.training, trigger)
         self.images = list(dict.fromkeys(self.training))
         self.held_out = list(dict.fromkeys(_repeated(found.held_out, trigger)))
 
     def all(self) -> list[PromptText]:
         """Return all inputs; each gets an embedding, and each image gets its latents too."""
-        prompts = (PromptText(each.prompt) for each in self.prompts)
+        prompts = map(PromptText, self.prompts)
         return [*self.images, *self.held_out, NO_CAPTION, *prompts]
 
 
@@ -74,22 +73,21 @@ def _repeated(files: Iterable[CaptionedFile], trigger: str | None) -> list[Capti
 
 
 class Cache:
-    """Cache files whose names depend on `settings`, in the first of `folders` that takes them."""
+    """Cache files in a folder; their names depend on `settings`."""
 
-    def __init__(self, *folders: Path, settings: dict[str, Any]) -> None:
-        self._folders, self._settings = folders, settings
+    def __init__(self, folder: Path, *, settings: dict[str, Any]) -> None:
+        self._folder, self._settings = folder, settings
         self._names: dict[PromptText, str] = {}
 
     def file(self, text: PromptText) -> Path:
-        """Return the path of the file for a text (and its image): where it is, or belongs."""
+        """Return the path of the file for a text (and its image)."""
         if text not in self._names:
             key = {"version": _VERSION, "text": text.text, **self._settings}
             if isinstance(text, CaptionedImage):
                 key["image"] = hashlib.sha256(read_bytes(text.image)).hexdigest()
             encoded = json.dumps(key, sort_keys=True).encode()
             self._names[text] = hashlib.sha256(encoded).hexdigest()[:32]
-        files = [folder / f"{self._names[text]}.safetensors" for folder in self._folders]
-        return next((file for file in files if file.is_file()), files[0])
+        return self._folder / f"{self._names[text]}.safetensors"
 
     def missing(self, texts: Iterable[PromptText]) -> list[PromptText]:
         """Return the texts that have no file yet, without duplicates."""
@@ -107,8 +105,8 @@ class Cache:
                 raise FileNotFoundError(
                     f"{self.file(missing[0])}: written by another rank, but not visible here"
                 )
-            for folder in filter(Path.is_dir, self._folders):
-                os.listdir(folder)
+            if self._folder.is_dir():
+                os.listdir(self._folder)
             time.sleep(0.2)
 
     def save(self, text: PromptText, tensors: dict[str, Tensor]) -> None:
@@ -116,17 +114,10 @@ class Cache:
         metadata = {"text": text.text}
         if isinstance(text, CaptionedImage):
             metadata["image"] = text.image.name
-        name = self.file(text).name
-        for folder in self._folders:
-            try:
-                folder.mkdir(exist_ok=True)
-                # Ranks and runs that share an image write the same, each to a file of its own.
-                with replacing(folder / name) as file:
-                    save_file(tensors, file.name, metadata=metadata)
-                return
-            except (OSError, SafetensorError):
-                if folder == self._folders[-1]:
-                    raise
+        self._folder.mkdir(exist_ok=True)
+        # Ranks and runs that share an image write the same, each to a file of its own.
+        with replacing(self.file(text)) as file:
+            save_file(tensors, file.name, metadata=metadata)
 
     def load(self, text: PromptText) -> dict[str, Tensor]:
         """Load all tensors of a text, by name."""

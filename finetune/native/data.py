@@ -9,13 +9,9 @@ import torch
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, PromptText, latent_name
+from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, latent_name
 from finetune.native.loss import LatentBatch
 from finetune.native.rng import ImageRandomness, epoch_order, image_randomness
-
-_HOST = torch.device("cpu")
-# Of latents and embeddings at most this much stays on the device: those of 200 images at 1024 px.
-HELD_BYTES = 2**30
 
 
 class BatchOrder:
@@ -58,11 +54,8 @@ class Batches:
         *,
         layout: BatchLayout,
         rank: int,
-        device: torch.device = _HOST,
     ) -> None:
-        self._cache, self._config, self._device = cache, config, device
-        self._held: dict[tuple[PromptText, tuple[str, ...]], list[torch.Tensor]] = {}
-        self._held_bytes = 0
+        self._cache, self._config = cache, config
         sizes = config.data.resolutions
         self._items = [(each, size) for size in sizes for each in inputs.training]
         self._shapes = [cache.shape(image, latent_name(size)) for image, size in self._items]
@@ -100,19 +93,6 @@ class Batches:
     def _load(self, item: int, draw: ImageRandomness) -> list[torch.Tensor]:
         """Return the latent, prompt and pooled embedding of an item."""
         image, size = self._items[item]
-        (latent,) = self._read(image, latent_name(size))
         text = NO_CAPTION if draw.drop_caption else image
-        return [latent, *self._read(text, "prompt", "pooled")]
-
-    def _read(self, text: PromptText, *names: str) -> list[torch.Tensor]:
-        """Return the named tensors of a text, which stay on the device if there is room."""
-        key = text, names
-        if key in self._held:
-            return self._held[key]
-        found = self._cache.load_some(text, *names)
-        size = sum(tensor.nbytes for tensor in found)
-        if self._held_bytes + size > HELD_BYTES:
-            return [tensor.to(self._device) for tensor in found]
-        self._held_bytes += size
-        self._held[key] = [tensor.to(self._device) for tensor in found]
-        return self._held[key]
+        (latent,) = self._cache.load_some(image, latent_name(size))
+        return [latent, *self._cache.load_some(text, "prompt", "pooled")]

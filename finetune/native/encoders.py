@@ -38,12 +38,12 @@ def load_text_encoders(folder: Path, device: torch.device, dtype: torch.dtype) -
 
 
 @torch.no_grad()
-def embed(pipeline: FluxPipeline, text: str, *, tokens: int) -> dict[str, Tensor]:
+def embed(pipeline: FluxPipeline, text: str) -> dict[str, Tensor]:
     """Return `prompt` `[tokens, width]` of T5 and `pooled` `[width]` of CLIP, on the CPU.
 
-    A model whose tokenizer takes fewer tokens gets those.
+    There are as many tokens as the tokenizer of T5 takes, 512 for FLUX.1.
     """
-    tokens = min(tokens, pipeline.tokenizer_2.model_max_length)
+    tokens = pipeline.tokenizer_2.model_max_length
     prompt, pooled, _ = pipeline.encode_prompt(
         prompt=text, prompt_2=None, max_sequence_length=tokens
     )
@@ -70,16 +70,13 @@ def fill_cache(
     """Return the run's cache after encoding what it lacks, shared among ranks. Collective."""
     config, ranks = attempt.config, attempt.ranks
     settings = {
-        "text_tokens": config.flux.text_tokens,
         "precision": config.train.precision,
         "resolutions": config.data.resolutions,
         "bucket": config.data.bucket,
         "model": _fingerprint(model),
     }
-    run = attempt.run.path
-    study = study_of(run)
-    folders = [folder / "cache" for folder in (study and study.path, run) if folder]
-    cache = Cache(*folders, settings=settings)
+    study = study_of(attempt.run.path)
+    cache = Cache((study or attempt.run).path / "cache", settings=settings)
     # Shared out before any is looked up: other runs of a study write to its folder meanwhile.
     texts = list(dict.fromkeys(inputs.all()))
     missing = cache.missing(texts[ranks.rank :: ranks.world])
@@ -113,7 +110,7 @@ def _encode_all(
     latents = _latents(texts, model, config.data, device)
     encoders = load_text_encoders(model, device, DTYPES[config.train.precision])
     for text in texts:
-        embedding = embed(encoders, text.text, tokens=config.flux.text_tokens)
+        embedding = embed(encoders, text.text)
         cache.save(text, embedding | latents.get(text, {}))
 
 

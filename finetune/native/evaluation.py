@@ -10,17 +10,13 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from configs.schema.prompts import Prompt
-from finetune.native.assistant import without_assistant
 from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
-from finetune.native.lora import LEARNED, active
+from finetune.native.lora import without_lora
 from finetune.native.loss import LatentBatch, losses
-from finetune.native.pipeline import ImagePipeline, save_image, save_row
+from finetune.native.pipeline import ImagePipeline, save_image
 from finetune.native.rng import evaluation_noise, flow_time
 from train.engine.attempt import TrainingContext
-from train.engine.checkpoint_files import step_name
 from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
-from train.engine.ema import EMA
 from train.engine.part import Part
 
 
@@ -68,7 +64,7 @@ class FixedNoiseLoss:
     def evaluate(self) -> LossReduction:
         """Compare the loss with the LoRA to that without it. Collective."""
         if self._zero is None:
-            with active(self._transformer, after=(LEARNED,)):
+            with without_lora(self._transformer):
                 self._zero = self._losses()
         losses = self._losses()
         gains = (self._zero - losses).tolist()
@@ -111,12 +107,11 @@ class FixedNoiseLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class LoraEvaluator(Part):
-    """Evaluates the averaged LoRA. Its methods are collective."""
+    """Evaluates the LoRA. Its methods are collective."""
 
     context: TrainingContext[Finetune]
-    ema: EMA
     cache: Cache
-    prompts: list[Prompt]
+    prompts: list[str]
     fixed_noise_losses: dict[str, FixedNoiseLoss]
     pipeline: ImagePipeline
     clock: str = "sample"
@@ -137,41 +132,36 @@ class LoraEvaluator(Part):
         """
         step = self.context.state.step
         due = self._is_due(step, self._config.sample.every)
-        if from_rank_0(due and not self._row_file(step).is_file()):
+        if from_rank_0(due and not all(file.is_file() for file in self._samples(step))):
             self.context.clocks.lap("setup", drain=True)
             self.evaluate()
 
     def evaluate(self) -> None:
         """Record the loss at fixed noises and draw the samples, each if it is due."""
         context, step = self.context, self.context.state.step
-        with self.ema.swapped_in():
-            if self._is_due(step, self._config.validation.every):
-                found: dict[str, float] = {}
-                for name, fixed_noise_loss in self.fixed_noise_losses.items():
-                    found |= fixed_noise_loss.evaluate().fields(name)
-                context.clocks.lap("eval", drain=True)
-                context.metrics.evaluation(context.at | found)
-                context.metrics.event("evaluated", **context.at)
-            fields = {}
-            if self._is_due(step, self._config.sample.every):
-                fields = self._sample_prompts(step)
-        context.clocks.lap("sample", drain=True)
-        if fields:
-            context.metrics.evaluation(context.at | fields)
+        if self._is_due(step, self._config.validation.every):
+            found: dict[str, float] = {}
+            for name, fixed_noise_loss in self.fixed_noise_losses.items():
+                found |= fixed_noise_loss.evaluate().fields(name)
+            context.clocks.lap("eval", drain=True)
+            context.metrics.evaluation(context.at | found)
+            context.metrics.event("evaluated", **context.at)
+        if self._is_due(step, self._config.sample.every):
+            fields = self._sample_prompts(step)
+            context.clocks.lap("sample", drain=True)
+            if fields:
+                context.metrics.evaluation(context.at | fields)
 
     def _sample_prompts(self, step: int) -> dict[str, float]:
-        """Sample each prompt, shared among ranks, and join the images in a row.
+        """Sample each prompt, shared among ranks.
 
         Return the number and times of the images that this rank sampled, as fields of a record.
         """
-        run, ranks = self.context.attempt.run, self.context.attempt.ranks
+        ranks = self.context.attempt.ranks
         mine = range(ranks.rank, len(self.prompts), ranks.world)
-        with without_assistant(self.pipeline.transformer, self._config):
-            seconds = [self._sample_prompt(index, step) for index in mine]
+        seconds = [self._sample_prompt(index, step) for index in mine]
+        # No rank goes on before all images are there: another attempt would make them again.
         dist.barrier()
-        if ranks.rank == 0:
-            files = [run.prompt_sample(index, step) for index in range(len(self.prompts))]
-            save_row(files, self._row_file(step))
         if not seconds:
             return {}
         return {
@@ -183,10 +173,9 @@ class LoraEvaluator(Part):
     def _sample_prompt(self, index: int, step: int) -> float:
         """Sample and save the image of one prompt; return the seconds that sampling took."""
         run, config, prompt = self.context.attempt.run, self._config.sample, self.prompts[index]
-        seed = config.seed + index if prompt.seed is None else prompt.seed
-        text = self.cache.load(PromptText(prompt.prompt))
-        sampled = self.pipeline.sample(text, config, prompt, seed=seed)
-        metadata = {"run": run.name, "step": str(step), "prompt": prompt.prompt, "seed": str(seed)}
+        seed = config.seed + index
+        sampled = self.pipeline.sample(self.cache.load(PromptText(prompt)), config, seed=seed)
+        metadata = {"run": run.name, "step": str(step), "prompt": prompt, "seed": str(seed)}
         save_image(sampled.image, run.prompt_sample(index, step), metadata=metadata)
         return sampled.image_s
 
@@ -194,8 +183,9 @@ class LoraEvaluator(Part):
     def _config(self) -> Finetune:
         return self.context.attempt.config
 
-    def _row_file(self, step: int) -> Path:
-        return self.context.attempt.run.samples / f"{step_name(step)}.png"
+    def _samples(self, step: int) -> list[Path]:
+        run = self.context.attempt.run
+        return [run.prompt_sample(index, step) for index in range(len(self.prompts))]
 
     def _is_due(self, step: int, *every: int | None) -> bool:
         """Return whether a step is the first, the last, or a multiple of one of `every`."""

@@ -1,8 +1,7 @@
-"""The LoRA adapters of a transformer, learned and assistant, and the files of the learned one."""
+"""The LoRA adapter of a transformer, and its files."""
 
 import hashlib
 import re
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,14 +25,10 @@ from train.engine.attempt import Attempt
 from train.engine.checkpoint import CheckpointSaver, CheckpointState
 from train.engine.checkpoint_files import step_name
 from train.engine.distributed import from_every_rank
-from train.engine.ema import EMA
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
 
-LEARNED, ASSISTANT = "learned", "assistant"
-
-# Intended: the assistant is a second adapter.
-_EXPECTED_WARNING = "Already found a `peft_config` attribute"
+LEARNED = "learned"
 
 
 class FusedLora(Linear):  # type: ignore[misc]
@@ -58,27 +53,22 @@ class FusedLora(Linear):  # type: ignore[misc]
 
 
 class LoraWeights(nn.Module):
-    """The parameters of the learned LoRA, by their names in files; `scales` are those of layers.
+    """The parameters of a LoRA by their names in files.
 
     The dots of a name are replaced by `/`, because torch reserves dots for submodules.
     """
 
-    def __init__(self, named: dict[str, nn.Parameter], *, scales: dict[str, float]) -> None:
+    def __init__(self, named: dict[str, nn.Parameter]) -> None:
         super().__init__()
-        self._scales = scales
         for name, parameter in named.items():
             self.register_parameter(name.replace(".", "/"), parameter)
 
     def file_tensors(self) -> dict[str, Tensor]:
-        """Return the parameters as in a file: on the CPU, with the scales multiplied into them."""
-        tensors = {}
-        for encoded, parameter in self.named_parameters():
-            name = encoded.replace("/", ".")
-            layer, part = _layer_and_part(name)
-            factor = self._scales[layer] if part == "lora_B" else 1.0
-            tensor = (parameter.detach() * factor).cpu().contiguous()
-            tensors[f"transformer.{name}"] = tensor
-        return tensors
+        """Return the parameters as in a file, on the CPU."""
+        return {
+            f"transformer.{name.replace('/', '.')}": parameter.detach().cpu()
+            for name, parameter in self.named_parameters()
+        }
 
     def save(self, file: Path, *, dtype: torch.dtype, metadata: dict[str, str]) -> None:
         """Write the LoRA atomically, in the keys that diffusers and ai-toolkit read."""
@@ -91,8 +81,7 @@ class LoraWeights(nn.Module):
     def initialise(self, seed: int) -> None:
         """Draw A by the seed alone, the same on any machine, and set B to zero."""
         for number, (name, parameter) in enumerate(sorted(self.named_parameters())):
-            _, part = _layer_and_part(name.replace("/", "."))
-            if part == "lora_A":
+            if "/lora_A/" in name:
                 rows, columns = parameter.shape
                 parameter.copy_(torch.from_numpy(initial_lora_a(seed, number, (rows, columns))))
             else:
@@ -103,17 +92,11 @@ def _name_in_file(name: str) -> str:
     return ".".join(part for part in name.split(".") if part != LEARNED)
 
 
-def _layer_and_part(name: str) -> tuple[str, str]:
-    """Split `blocks.0.to_q.lora_A.weight` to `blocks.0.to_q` and `lora_A`."""
-    layer, _, part = name.removesuffix(".weight").rpartition(".")
-    return layer, part
-
-
 def adapter_config(config: Lora, layers: list[str]) -> LoraConfig:
     """Return peft's config of an update of exactly the named `layers`."""
     return LoraConfig(
         r=config.rank,
-        lora_alpha=config.alpha if config.alpha is not None else config.rank,
+        lora_alpha=config.rank,
         target_modules="|".join(map(re.escape, layers)),
     )
 
@@ -122,100 +105,58 @@ def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int)
     """Add a LoRA that changes nothing yet; only its parameters take gradients."""
     transformer.requires_grad_(False)
     linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
-    with _expected_warnings():
-        layers = [name for name in linear if config.selects(name)]
-        transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
-    named = {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
-    scales = {name: transformer.get_submodule(name).scaling[LEARNED] for name in layers}
-    weights = LoraWeights(named, scales=scales)
+    layers = [name for name in linear if config.selects(name)]
+    transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
+    weights = LoraWeights(
+        {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
+    )
     weights.initialise(seed)
     return weights
 
 
-def add_assistant(transformer: FluxTransformer2DModel, file: Path) -> None:
-    """Add the assistant LoRA of a file."""
-    _add_from_file(transformer, file, ASSISTANT)
-    _fuse(transformer)
-
-
 def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) -> None:
-    """Add a learned LoRA from a file, in float32 as it was trained."""
-    _add_from_file(transformer, file, LEARNED)
+    """Add the LoRA of a file, in float32 as it was trained.
+
+    Raise `ConfigError` if an update of it would be left out.
+    """
+    linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
+    expected = updated_layers(file, linear)
+    state, alphas, metadata = FluxPipeline.lora_state_dict(
+        str(file), return_alphas=True, return_lora_metadata=True
+    )
+    transformer.load_lora_adapter(
+        state, prefix="transformer", network_alphas=alphas, metadata=metadata, adapter_name=LEARNED
+    )
+    loaded = {name for name, part in transformer.named_modules() if isinstance(part, LoraLayer)}
+    if left := sorted(expected - loaded):
+        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}; convert it")
     _learned_in_float32(transformer)
     transformer.set_adapters([LEARNED], [scale])
 
 
 def _learned_in_float32(transformer: FluxTransformer2DModel) -> dict[str, nn.Parameter]:
-    """Convert the learned LoRA to float32 and return its parameters by name."""
-    _fuse(transformer)
+    """Convert the LoRA to float32 and return its parameters by name."""
+    for module in transformer.modules():
+        if isinstance(module, Linear):
+            module.__class__ = FusedLora
     learned = {n: p for n, p in transformer.named_parameters() if LEARNED in n.split(".")}
     for parameter in learned.values():
         parameter.data = parameter.data.float()
     return learned
 
 
-def _fuse(transformer: FluxTransformer2DModel) -> None:
-    for module in transformer.modules():
-        if isinstance(module, Linear):
-            module.__class__ = FusedLora
-
-
-def _add_from_file(transformer: FluxTransformer2DModel, file: Path, name: str) -> None:
-    """Add the LoRA of a file; raise `ConfigError` if an update of it would be left out."""
-    linear = [
-        layer.removesuffix(".base_layer")
-        for layer, part in transformer.named_modules()
-        if isinstance(part, nn.Linear) and ".lora_" not in layer
-    ]
-    expected = updated_layers(file, linear)
-    state, alphas, metadata = FluxPipeline.lora_state_dict(
-        str(file), return_alphas=True, return_lora_metadata=True
-    )
-    with _expected_warnings():
-        transformer.load_lora_adapter(
-            state, prefix="transformer", network_alphas=alphas, metadata=metadata, adapter_name=name
-        )
-    loaded = {
-        layer
-        for layer, part in transformer.named_modules()
-        if isinstance(part, LoraLayer) and name in part.lora_A
-    }
-    if left := sorted(expected - loaded):
-        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}; convert it")
-
-
 @contextmanager
-def _expected_warnings() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=_EXPECTED_WARNING)
-        yield
-
-
-def activate(transformer: FluxTransformer2DModel, *names: str) -> None:
-    """Make exactly the named adapters active; only the learned one takes gradients."""
-    if names:
-        transformer.enable_adapters()
-        transformer.set_adapters(list(names))
-    else:
-        transformer.disable_adapters()
-    for name, parameter in transformer.named_parameters():
-        parameter.requires_grad_(LEARNED in name.split("."))
-
-
-@contextmanager
-def active(
-    transformer: FluxTransformer2DModel, *names: str, after: tuple[str, ...]
-) -> Iterator[None]:
-    """Make the adapters `names` active inside the `with` block, and those of `after` afterwards."""
-    activate(transformer, *names)
+def without_lora(transformer: FluxTransformer2DModel) -> Iterator[None]:
+    """Make the transformer compute as its base model inside the `with` block."""
+    transformer.disable_adapters()
     try:
         yield
     finally:
-        activate(transformer, *after)
+        transformer.enable_adapters()
 
 
-def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict[str, str]:
-    """Return the metadata of a LoRA file, by the standard sai_model_spec and as kohya's trainer.
+def file_metadata(config: Finetune, *, run: str, step: int) -> dict[str, str]:
+    """Return the metadata of a LoRA file, by the standard sai_model_spec.
 
     There is no date: the same training writes the same bytes but for the name of its run.
     """
@@ -227,13 +168,6 @@ def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict
         "modelspec.title": run,
         "modelspec.resolution": f"{size}x{size}",
         "modelspec.trigger_phrase": config.data.trigger,
-        "ss_base_model_version": "flux1",
-        "ss_sd_model_name": Path(config.flux.folder or "").name,
-        "ss_network_dim": config.lora.rank,
-        # The scale is multiplied into the file.
-        "ss_network_alpha": config.lora.rank,
-        "ss_num_train_images": images,
-        "lora": config.lora.model_dump_json(),
         "run": run,
         "step": step,
     }
@@ -241,12 +175,10 @@ def file_metadata(config: Finetune, *, run: str, step: int, images: int) -> dict
 
 
 class LoraSaver(CheckpointSaver):
-    """Writes the LoRA and its average as files before each checkpoint."""
+    """Writes the LoRA as a file before each checkpoint."""
 
-    def __init__(
-        self, attempt: Attempt[Finetune], weights: LoraWeights, ema: EMA, *, images: int
-    ) -> None:
-        self._attempt, self._weights, self._ema, self._images = attempt, weights, ema, images
+    def __init__(self, attempt: Attempt[Finetune], weights: LoraWeights) -> None:
+        self._attempt, self._weights = attempt, weights
         super().__init__(
             attempt.run.checkpoints,
             keep=attempt.config.checkpoint.keep,
@@ -254,24 +186,20 @@ class LoraSaver(CheckpointSaver):
         )
 
     def save(self, state: CheckpointState) -> None:
-        """Save LoRA files and checkpoint, if all ranks hold the same weights. Collective."""
+        """Save the LoRA and the checkpoint, if all ranks hold the same weights. Collective."""
         self._check_ranks_agree(state.step)
         if self._attempt.ranks.rank == 0:
-            self._save_files(state.step)
+            self._save_file(state.step)
         super().save(state)
 
-    def _save_files(self, step: int) -> None:
-        run, weights, name = self._attempt.run, self._weights, f"{step_name(step)}.safetensors"
-        config = self._attempt.config
+    def _save_file(self, step: int) -> None:
+        run, config = self._attempt.run, self._attempt.config
+        file = run.lora / f"{step_name(step)}.safetensors"
         dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
-        metadata = file_metadata(config, run=run.name, step=step, images=self._images)
-        with self._ema.swapped_in():
-            weights.save(run.lora / name, dtype=dtype, metadata=metadata)
-        if self._ema.weights:
-            weights.save(run.lora / "raw" / name, dtype=dtype, metadata=metadata)
-        for folder in (run.lora, run.lora / "raw"):
-            for old in sorted(folder.glob("step-*.safetensors"))[: -self._keep]:
-                old.unlink()
+        metadata = file_metadata(config, run=run.name, step=step)
+        self._weights.save(file, dtype=dtype, metadata=metadata)
+        for old in sorted(run.lora.glob("step-*.safetensors"))[: -self._keep]:
+            old.unlink()
 
     def _check_ranks_agree(self, step: int) -> None:
         """Raise `RunFailure` if the hash of the weights differs between ranks."""

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass
-from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -17,7 +16,7 @@ from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
 from configs.disk import replacing
-from configs.schema.prompts import Prompt, PromptSamples
+from configs.schema.prompts import PromptSamples
 from finetune.native.base_model import DTYPES, load_transformer
 from finetune.native.encoders import embed, load_text_encoders, load_vae
 from finetune.native.lora import load_lora
@@ -59,23 +58,20 @@ class ImagePipeline:
         )
         self._pipeline.set_progress_bar_config(disable=True)
 
-    def sample(
-        self, text: dict[str, Tensor], spec: ImageSpec, prompt: Prompt, *, seed: int
-    ) -> TimedImage:
-        """Sample one image of an embedded `prompt` from the noise of `seed`."""
+    def sample(self, text: dict[str, Tensor], spec: ImageSpec, *, seed: int) -> TimedImage:
+        """Sample one image of an embedded `text` from the noise of `seed`."""
         device = self.transformer.device
         # No synchronisation is needed: the pixels are copied to the host, which waits for the GPU.
         begin = time.perf_counter()
-        width, height = prompt.width or spec.width, prompt.height or spec.height
-        noise = initial_noise(seed, width=width, height=height)
+        noise = initial_noise(seed, width=spec.width, height=spec.height)
         output = self._pipeline(
             prompt_embeds=text["prompt"][None].to(device),
             pooled_prompt_embeds=text["pooled"][None].to(device),
             latents=FluxPipeline._pack_latents(noise, *noise.shape).to(device),
-            width=width,
-            height=height,
+            width=spec.width,
+            height=spec.height,
             num_inference_steps=spec.steps,
-            guidance_scale=spec.guidance if prompt.guidance is None else prompt.guidance,
+            guidance_scale=spec.guidance,
         )
         image = output.images[0]
         assert isinstance(image, Image.Image)
@@ -97,8 +93,7 @@ class LoraPipeline:
         clocks.lap("setup")
         encoders = load_text_encoders(spec.folder, device, dtype)
         clocks.lap("load", drain=True)
-        tokens = spec.text_tokens
-        self._texts = [embed(encoders, each.prompt, tokens=tokens) for each in spec.prompts]
+        self._texts = [embed(encoders, each) for each in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
         transformer = load_transformer(spec.folder, dtype, device=device)
@@ -116,8 +111,7 @@ class LoraPipeline:
 
     def sample(self, prompt: int, *, seed: int) -> TimedImage:
         """Sample one image of a prompt from the noise of a seed."""
-        text = self._texts[prompt]
-        return self._pipeline.sample(text, self._spec, self.prompts[prompt], seed=seed)
+        return self._pipeline.sample(self._texts[prompt], self._spec, seed=seed)
 
 
 def initial_noise(seed: int, *, width: int, height: int) -> Tensor:
@@ -134,13 +128,3 @@ def save_image(image: Image.Image, file: Path, *, metadata: dict[str, str]) -> N
         info.add_itxt(name, value)
     with replacing(file) as stream:
         image.save(stream, "PNG", pnginfo=info)
-
-
-def save_row(files: list[Path], file: Path) -> None:
-    """Write images side by side as one PNG."""
-    images = [Image.open(each) for each in files]
-    ends = list(accumulate(image.width for image in images))
-    row = Image.new("RGB", (ends[-1], max(image.height for image in images)))
-    for image, end in zip(images, ends, strict=True):
-        row.paste(image, (end - image.width, 0))
-    save_image(row, file, metadata={})

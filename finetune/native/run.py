@@ -8,15 +8,13 @@ from typing import Any
 from diffusers import FluxTransformer2DModel
 
 from configs.checks.batch import BatchLayout, divide
-from configs.checks.compute_node import check_compiler
 from configs.schema import Finetune
-from finetune.native.assistant import prepare_adapters
 from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer
 from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
 from finetune.native.encoders import fill_cache, load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
-from finetune.native.lora import ASSISTANT, LEARNED, LoraSaver, LoraWeights, add_learned
+from finetune.native.lora import LEARNED, LoraSaver, LoraWeights, add_learned
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep, make_optimizer
 from runs.folder import RunFolder
@@ -24,7 +22,6 @@ from train.engine.attempt import Attempt, begin_training, run_attempt
 from train.engine.checkpoint import CheckpointState, load_newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group
-from train.engine.ema import EMA
 from train.engine.environment import versions
 from train.engine.loop import Loop
 from train.engine.numerics import LossScaler, set_precision
@@ -72,11 +69,6 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
     if config.train.gradient_checkpointing:
         transformer.enable_gradient_checkpointing()
     weights = add_learned(transformer, config.lora, seed=config.seed)
-    prepare_adapters(transformer, config)
-    if config.train.compile:
-        if device.type == "cuda":
-            check_compiler()
-        transformer.compile_repeated_blocks()
     vae = load_vae(folder, device, DTYPES[precision])
     pipeline = ImagePipeline(transformer, vae, folder)
     clocks.lap("load", drain=True)
@@ -93,10 +85,9 @@ def _loop(
     inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
     transformer = prepared.transformer
     optimizer = make_optimizer(weights, config.optimizer)
-    ema = EMA(weights, decay=config.train.ema_decay, warmup=True)
     state = CheckpointState(
         network=weights,
-        parts=[ema],
+        parts=[],
         optimizer=optimizer,
         scaler=LossScaler(fp16=False),
         clocks=clocks,
@@ -105,7 +96,6 @@ def _loop(
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
     evaluator = LoraEvaluator(
         context=context,
-        ema=ema,
         cache=cache,
         prompts=inputs.prompts,
         fixed_noise_losses={
@@ -120,11 +110,10 @@ def _loop(
         transformer=transformer,
         weights=weights,
         optimizer=optimizer,
-        ema=ema,
-        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank, device=ranks.device),
+        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank),
         evaluator=evaluator,
     )
-    saver = LoraSaver(attempt, weights, ema, images=len(inputs.images))
+    saver = LoraSaver(attempt, weights)
     return Loop(context=context, steps=steps, parts=[evaluator], saver=saver)
 
 
@@ -132,11 +121,10 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
     """Return the facts of this attempt for the manifest."""
     libraries = ("diffusers", "peft", "transformers")
     compute = {"fp32": "float32", "bf16": "bfloat16"}[config.train.precision]
-    adapters = (LEARNED, ASSISTANT)
     base = [
         parameter
         for name, parameter in prepared.transformer.named_parameters()
-        if not any(part in adapters for part in name.split("."))
+        if LEARNED not in name.split(".")
     ]
     return {
         "engine": "embedded",

@@ -14,7 +14,6 @@ from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses
 from train.engine.attempt import TrainingContext
-from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients, sum_gradients
 
 _EPS = 1e-6
@@ -40,7 +39,6 @@ class LoraStep:
     transformer: FluxTransformer2DModel
     weights: LoraWeights
     optimizer: torch.optim.Optimizer
-    ema: EMA
     batches: Batches
     evaluator: LoraEvaluator
 
@@ -65,7 +63,6 @@ class LoraStep:
             group["lr"] = rate
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.ema.update(step)
         return norm
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
@@ -87,5 +84,5 @@ class LoraStep:
         # Gradients are summed over ranks, so each image counts 1/global_batch.
         (per_image.sum() / config.train.global_batch).backward()
         loss = per_image.detach().sum(dtype=torch.float64)
-        context.losses.add(loss, skipped=0)
+        context.losses.add(loss)
         return loss

@@ -6,7 +6,7 @@ where=()
 if [[ $SIZE == -small ]]; then
   flux=$LOGS/tiny-flux
   [[ -e $flux/model/model_index.json ]] || python -m finetune tiny "$flux"
-  where=("flux.folder=$flux/model" "flux.assistant_lora=$flux/assistant.safetensors" "data.folder=$flux/images")
+  where=("flux.folder=$flux/model" "data.folder=$flux/images")
 fi
 study "b-lora$SIZE" "${where[@]}" "$@"
 tuned=$FOLDER

@@ -18,7 +18,7 @@ from launch.slurm import client
 
 # The part whose `check-data` reads data of a kind, and the flags that it takes.
 _DATA = {
-    "captioned images": ("finetune", ("trigger", "resolution", "sheet")),
+    "captioned images": ("finetune", ("trigger", "resolution")),
     "images by class": ("train", ("labels", "fast")),
     "latents": ("train", ("vae", "fast")),
 }
@@ -52,7 +52,7 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
     kind = kind_of(path, labelled="labels" in flags)
     if kind is None:
         raise ConfigError(f"{path}: not recognised; check takes {CHECKABLE}")
-    flags_of = {"config": ("sheet",), "batch script": ("slurm",)}
+    flags_of = {"batch script": ("slurm",)}
     part, known = _DATA.get(kind, ("finetune", flags_of.get(kind, ())))
     if other := sorted(set(flags) - set(known)):
         raise ConfigError(f"--{other[0]}: does not apply to {path}, a {kind}")

@@ -3,8 +3,7 @@
 import sys
 from pathlib import Path
 
-from configs.checks.aitoolkit import check_engine
-from configs.checks.aitoolkit_model import hub_notes
+from configs.checks.aitoolkit import check_engine, remarks
 from configs.checks.lora import matrices
 from configs.grid.study_file import is_study, load_grid
 from configs.load import load
@@ -24,13 +23,13 @@ def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
     else:
         configs = [load(path, overrides)]
         what = f"config of kind {configs[0].kind}"
-    remarks = dict[str, None]()
+    found = dict[str, None]()
     for config in configs:
         if isinstance(config, Finetune):
             check_engine(config, world=config.resources.world)
             check_model(config)
-            remarks |= dict.fromkeys(hub_notes(config))
-    for remark in remarks:
+            found |= dict.fromkeys(remarks(config))
+    for remark in found:
         print(f"remark  {remark}", file=sys.stderr)
     [first, *others] = configs
     images = isinstance(first, Finetune) and not others and first.data.folder

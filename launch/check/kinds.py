@@ -40,7 +40,7 @@ def _is_script(path: Path) -> bool:
 
 def _kind_of_folder(path: Path, *, labelled: bool) -> str | None:
     # Importing these needs packages, which the check of a script does without.
-    from configs.checks.dataset import CAPTIONS, TABLES
+    from configs.checks.dataset import CAPTION
     from configs.disk import IMAGE_SUFFIXES
 
     if (path / "config.yaml").is_file() or (path / "cells.tsv").is_file():
@@ -51,8 +51,8 @@ def _kind_of_folder(path: Path, *, labelled: bool) -> str | None:
     images = {file.with_suffix("") for file in files if file.suffix.lower() in IMAGE_SUFFIXES}
     if not images:
         return None
-    captions = {file.with_suffix("") for file in files if file.suffix in CAPTIONS}
-    if images & captions or any(file.name in TABLES for file in files):
+    captions = {file.with_suffix("") for file in files if file.suffix == CAPTION}
+    if images & captions:
         return "captioned images"
     is_flat = any(image.parent == path for image in images)
     return "captioned images" if is_flat and not labelled else "images by class"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from configs.checks.aitoolkit_model import hub_notes
+from configs.checks.aitoolkit import remarks
 from configs.checks.batch import check_ranks
 from configs.schema import Finetune
-from launch.plan import memory, signal_lead, storage
+from launch.plan import memory, saves, storage
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult, checked
 from launch.slurm import limits
@@ -36,10 +36,10 @@ def run_checks(request: RunRequest, forecast: ForecastAnswer | None) -> Iterator
 def _check_data(request: RunRequest) -> list[str]:
     check_paths(request.config)
     check_same_data(request.resumes, request.config)
-    return [*hub_notes(request.config)] if isinstance(request.config, Finetune) else []
+    return [*remarks(request.config)] if isinstance(request.config, Finetune) else []
 
 
 def forecast_checks(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Check the memory, the hours and the lead time of a run by its forecast."""
-    for check in (signal_lead.lead, memory.gpu_memory, memory.hours, memory.host_memory):
+    for check in (saves.lead, memory.gpu_memory, memory.hours, memory.host_memory):
         yield from check(request, forecast)

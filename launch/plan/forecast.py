@@ -1,4 +1,4 @@
-"""Ask `python -m train cost`, or finetune, for the memory, parameters and step time of configs."""
+"""Ask `python -m train cost` for the memory, parameters and step time of configs."""
 
 import json
 import os
@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from configs.errors import ConfigError
-from configs.load import read_tree
 from runs.folder import ROOT
 
 # A cell is dropped only if its tensors alone exceed the GPU by this factor.
@@ -44,28 +42,14 @@ class ForecastAnswer:
 
 
 def ask(queries: Sequence[tuple[Path, list[str]]]) -> list[ForecastAnswer]:
-    """Return an answer per query, a config with its overrides; one process answers each kind."""
-    answers: dict[int, ForecastAnswer] = {}
-    engines = [_engine(config) for config, _ in queries]
-    for engine in dict.fromkeys(engines):
-        numbers = [number for number, each in enumerate(engines) if each == engine]
-        try:
-            found = [_answer(raw) for raw in _ask([queries[number] for number in numbers], engine)]
-        except (OSError, ValueError) as error:
-            found = [ForecastAnswer(remark=str(error)) for _ in numbers]
-        answers |= zip(numbers, found, strict=True)
-    return [answers[number] for number in range(len(queries))]
-
-
-def _engine(config: Path) -> str:
-    """Return the package that trains a config, `train` if its file cannot be read."""
+    """Return an answer per query, a config with its overrides, by one process."""
     try:
-        return "finetune" if read_tree(config).get("kind") == "finetune" else "train"
-    except ConfigError:
-        return "train"
+        return [_answer(raw) for raw in _ask(queries)] if queries else []
+    except (OSError, ValueError) as error:
+        return [ForecastAnswer(remark=str(error)) for _ in queries]
 
 
-def _ask(queries: Sequence[tuple[Path, list[str]]], engine: str) -> list[dict[str, Any]]:
+def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
     lines = [
         json.dumps({"config": str(config.absolute()), "overrides": overrides})
         for config, overrides in queries
@@ -74,7 +58,7 @@ def _ask(queries: Sequence[tuple[Path, list[str]]], engine: str) -> list[dict[st
         asked.write("\n".join(lines))
         asked.seek(0)
         with subprocess.Popen(
-            [sys.executable, "-m", engine, "cost"],
+            [sys.executable, "-m", "train", "cost"],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)},
             stdin=asked,

@@ -5,7 +5,7 @@ where later plans find them.
 """
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from configs.errors import ConfigError
@@ -38,12 +38,21 @@ def measure(request: RunRequest) -> Iterator[CheckResult]:
     if request.config.resources.nodes > 1:
         yield warning("measured", "only runs of one node are measured", "resources.nodes=1")
         return
-    partition = str((request.site.flags | request.flags).get("partition", "")) or None
-    cluster = client.gpus(partition) if request.config.resources.gpus_per_node else {}
     asked = request.config.resources.gpu
-    names: list[str | None] = [name for name in cluster if asked in (None, name)]
+    names: list[str | None] = [name for name in _types(request) if asked in (None, name)]
     with ThreadPoolExecutor(max(1, len(names))) as pool:
         yield from pool.map(lambda name: _measured_on(request, name), names or [None])
+
+
+def _types(request: RunRequest) -> Collection[str | None]:
+    """Return the types of GPU that the run can get on the cluster; none without GPUs or Slurm."""
+    if not request.config.resources.gpus_per_node:
+        return ()
+    partition = str((request.site.flags | request.flags).get("partition", "")) or None
+    try:
+        return client.gpus(partition)
+    except client.NoSlurm:
+        return ()
 
 
 def _measured_on(request: RunRequest, gpu: str | None) -> CheckResult:

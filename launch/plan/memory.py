@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from configs.schema import Finetune, Pretrain
+from configs.schema import Pretrain
 from configs.table import Row
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import GIB, CheckResult, failure, passed, warning
-from launch.plan.storage import checkpoint_bytes
+from launch.plan.saves import checkpoint_bytes
 from launch.submit.script import RunRequest
 from runs.folder import is_run
 
@@ -20,8 +20,10 @@ _PROCESS = 3 * GIB
 
 def forecast_of(request: RunRequest) -> ForecastAnswer:
     """Return the forecast of the run."""
-    if not isinstance(request.config, Pretrain | Finetune):
-        return ForecastAnswer(remark=f"kind {request.config.kind}")
+    if not isinstance(request.config, Pretrain):
+        return ForecastAnswer(
+            remark=f"only pretraining is forecast, not kind {request.config.kind}"
+        )
     return forecast.ask([request.query])[0]
 
 

@@ -14,7 +14,7 @@ from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
 from configs.load import to_tree
-from configs.schema import Finetune, Pretrain, Run, Study
+from configs.schema import Pretrain, Run, Study
 from configs.schema.training import Resources
 from configs.table import Row
 from launch.plan import forecast
@@ -85,7 +85,7 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
 
 def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
     """Return the forecast of each cell that can have one, by name."""
-    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain | Finetune))
+    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain))
     cells = [cell for cell in kinds if cell.config.resources.gpus_per_node > 0]
     answers = forecast.ask([(Path(str(grid.study.base)), overrides_of(cell)) for cell in cells])
     return {cell.name: answer for cell, answer in zip(cells, answers, strict=True)}

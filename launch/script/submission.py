@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
-from configs.files import read_text
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.load import to_tree
-from configs.schema import Command, Study
+from configs.schema import Study
 from configs.terminal import plural
 from launch.lint.lint import lint
 from launch.plan.result import CheckResult, checked, warning
@@ -26,14 +25,15 @@ from launch.plan.study import Plan, make_plan
 from launch.script.edit import mark_resume, present_value, vary
 from launch.script.environment import users_environment
 from launch.script.request import ScriptRequest
-from launch.slurm import client, executor
+from launch.script.start import FLAGS, START, start_runs, wrapper_of
+from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.submit.refusals import confirm, enforce
-from launch.submit.run import Choices, print_remarks
+from launch.submit.run import print_remarks
 from launch.submit.study_cells import make_folder, record, rows_with
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder, make_run, new_id
-from runs.jobs import save_script, scripts_folder
+from runs.jobs import scripts_folder
 from runs.study_folder import StudyFolder
 
 # Flags by which programs are told where to write, one folder for each run.
@@ -41,8 +41,6 @@ _OUTPUTS = (
     "--output_dir", "--output-dir", "--out_dir", "--out-dir", "--outdir", "--results_dir",
     "--results-dir", "--save_dir", "--save-dir", "--work-dir", "--logdir", "--ckpt-dir",
 )  # fmt: skip
-# Flags of the command line, which come before variables such as SBATCH_PARTITION.
-FLAGS = "flags"
 _START = (
     "import sys; sys.path.insert(0, sys.argv.pop(1)); from runs.attempt.script import main; "
     "main(*sys.argv[1:])"
@@ -173,14 +171,16 @@ class ScriptSubmission:
             tree = to_tree(request.config())
             runs = [make_run(request.source.stem, tree, identity=self.identity)]
         for run, one in zip(runs, self.runs, strict=True):
-            folder, wrapper = run.path / "script", _wrapper_of(run, request.source)
+            folder, wrapper = run.path / "script", wrapper_of(run, request.source)
             wrapper.parent.mkdir(parents=True)
             _write(folder / FIRST, one.text)
             if request.resume is not None:
                 _write(folder / LATER, self._marked(one.text))
             _write(folder / FLAGS, shlex.join([*request.added, *request.flags]))
             _write(wrapper, self._wrapper(run, one.exports))
-            wrapper.chmod(0o700)
+            _write(folder / START, self._start(wrapper))
+            for file in (wrapper, folder / START):
+                file.chmod(0o700)
             scripts_folder(run).mkdir(exist_ok=True)
             record(run, "queued")
         return runs
@@ -192,6 +192,11 @@ class ScriptSubmission:
         lines = ["#!/bin/bash -p", *_header(self.request.text)]
         lines += [f"export {name}={shlex.quote(value)}" for name, value in exports.items()]
         return "\n".join([*lines, f'exec {start} "$@"', ""])
+
+    def _start(self, wrapper: Path) -> str:
+        """Return the script that runs the wrapper here, in the folder where it was submitted."""
+        words = shlex.join([str(wrapper), *self.request.arguments])
+        return f"#!/bin/bash -p\ncd {shlex.quote(str(Path.cwd()))} && exec {words}\n"
 
 
 def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
@@ -219,18 +224,16 @@ def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
 
 
 def submit_script(submission: ScriptSubmission) -> int:
-    """Queue the runs, or start one here; if sbatch refuses one, those before it stay queued."""
+    """Queue the runs, or start them here; if sbatch refuses one, those before it stay queued."""
     request = submission.request
     is_local = request.choices.how == "local"
-    if is_local and len(submission.runs) > 1:
-        raise ConfigError(f"{request.source}: --local starts one run; vary one value at a time")
     remarks = enforce(submission.checks(), force=request.choices.force)
     remarks += submission.plan.remarks if submission.plan else []
     confirm(submission.bill(), runs=len(submission.runs), yes=request.choices.yes)
     runs = submission.prepare()
     ids: list[str] = []
     try:
-        ids += (start_run(run, request.choices, umask=request.umask) for run in runs)
+        ids += start_runs(runs, request.choices, umask=request.umask)
     except Refused:
         for run in runs[len(ids) :]:
             record(run, "failed", reason="config", message="the job was not accepted")
@@ -239,38 +242,10 @@ def submit_script(submission: ScriptSubmission) -> int:
         raise
     is_study = submission.plan is not None
     print(f"{'study' if is_study else 'run'}: {submission.folder}")
-    print(f"{'process' if is_local else 'job'}{'s' if is_study else ''}: {', '.join(ids)}")
+    kind = "process" if is_local else "jobs" if is_study else "job"
+    print(f"{kind}: {', '.join(ids)}")
     print_remarks(remarks, follow="status" if is_study else "tail", path=submission.folder)
     return 0
-
-
-def start_run(run: RunFolder, choices: Choices, *, umask: int) -> str:
-    """Submit the wrapper of a run, or start it here; return the id of the job or process."""
-    config = run.config()
-    assert isinstance(config, Command)
-    arguments = shlex.split(config.run)
-    wrapper = _wrapper_of(run, Path(str(config.script)))
-    environment = users_environment()
-    if choices.how == "local":
-        words = ["env", f"--chdir={config.folder}", str(wrapper), *arguments]
-        return str(
-            executor.start_detached(
-                words, scripts_folder(run), environment=environment, umask=umask
-            )
-        )
-    flags = shlex.split(read_text(run.path / "script" / FLAGS))
-    answer = client.sbatch(
-        [*flags, "--parsable", str(wrapper), *arguments],
-        folder=Path(str(config.folder)), environment=environment, umask=umask,
-    )  # fmt: skip
-    job = answer.split(";")[0]
-    save_script(run, job, read_text(wrapper, errors="replace"))
-    return job
-
-
-def _wrapper_of(run: RunFolder, script: Path) -> Path:
-    """Return the path of what sbatch gets: its name is the default name of the job."""
-    return run.path / "script" / "job" / script.name
 
 
 def _header(text: str) -> list[str]:

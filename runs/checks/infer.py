@@ -4,12 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from configs.checks.captions import read_prompts
+from configs.checks.captions import fill_trigger
 from configs.errors import ConfigError
 from configs.load import expect
 from configs.schema import Finetune, Infer
-from configs.schema.finetune import Flux
-from configs.schema.prompts import Prompt
 from runs.folder import RunFolder, open_run
 
 _IMAGE_KEYS = ("width", "height", "steps", "guidance")
@@ -21,10 +19,9 @@ class InferSpec:
 
     folder: Path
     variant: str
-    text_tokens: int
     precision: str
     lora: Path | None
-    prompts: list[Prompt]
+    prompts: list[str]
     width: int
     height: int
     steps: int
@@ -45,31 +42,28 @@ def infer_spec(config: Infer) -> InferSpec:
     assert folder is not None
     return InferSpec(
         folder=Path(folder),
-        text_tokens=tuned.flux.text_tokens if tuned else Flux().text_tokens,
         lora=Path(config.lora) if config.lora else _find_lora(run, config),
         prompts=_prompts(config, tuned),
         **values | {name: value for name, value in own.items() if value is not None},
     )
 
 
-def _prompts(config: Infer, tuned: Finetune | None) -> list[Prompt]:
+def _prompts(config: Infer, tuned: Finetune | None) -> list[str]:
     trigger = config.trigger or (tuned.data.trigger if tuned else None)
-    own = config.prompts or config.prompts_file or tuned is None
-    source = config if own or tuned is None else tuned.sample
-    return read_prompts(source.prompts, source.prompts_file, trigger=trigger)
+    prompts = config.prompts or (tuned.sample.prompts if tuned else [])
+    return [fill_trigger(prompt, trigger) for prompt in prompts]
 
 
 def _find_lora(run: RunFolder | None, config: Infer) -> Path | None:
     """Return the LoRA of a run at `step`, or its newest."""
     if run is None:
         return None
-    folder = run.lora if config.weights == "ema" else run.lora / "raw"
-    found = sorted(folder.glob("step-*.safetensors"))
+    found = sorted(run.lora.glob("step-*.safetensors"))
     if not found:
-        raise ConfigError(f"{folder}: no LoRA yet; train the run first, or set weights=ema")
+        raise ConfigError(f"{run.lora}: no LoRA yet; train the run first")
     if config.step is None:
         return found[-1]
-    file = folder / f"step-{config.step:09d}.safetensors"
+    file = run.lora / f"step-{config.step:09d}.safetensors"
     if file not in found:
         steps = ", ".join(str(int(each.stem.removeprefix("step-"))) for each in found)
         raise ConfigError(f"step {config.step}: {run.name} has no LoRA of it; it has {steps}")

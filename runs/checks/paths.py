@@ -4,9 +4,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from configs.checks.aitoolkit import arch_of
-from configs.checks.aitoolkit_model import check_aitoolkit
-from configs.checks.captions import read_prompts
+from configs.checks.aitoolkit import arch_of, check_aitoolkit
+from configs.checks.captions import fill_trigger
 from configs.checks.dataset import check_dataset
 from configs.checks.flux import check_flux, check_targets
 from configs.checks.lora import check_fits, matrices
@@ -74,8 +73,8 @@ def _check_finetune(config: Finetune) -> None:
     """Raise `ConfigError` for a model, LoRA, image or prompt that the run would fail on."""
     check_model(config)
     check_dataset(config)
-    sample = config.sample
-    read_prompts(sample.prompts, sample.prompts_file, trigger=config.data.trigger)
+    for prompt in config.sample.prompts:
+        fill_trigger(prompt, config.data.trigger)
 
 
 def check_model(config: Finetune) -> None:
@@ -100,7 +99,6 @@ def _check_weights(config: Pretrain) -> None:
         "model.value_residual": model.value_residual,
         "model.registers": model.registers > 0,
         "model.routing.kind": model.routing.kind == "sprint",
-        "model.mup_base_width": model.mup_base_width is not None,
     }
     found = ", ".join(name for name, is_set in parts.items() if is_set)
     if path.suffix == ".safetensors":

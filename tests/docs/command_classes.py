@@ -8,8 +8,9 @@ test that carries out a command of that very form.
 import re
 
 EXECUTED = (
-    r"python -m analysis .+",
-    r"python -m launch (?:plan|why|tail) .+",
+    r"python -m analysis (?!compare last).+",
+    r"python -m launch plan (?!\S+ --measure).+",
+    r"python -m launch (?:why|tail) .+",
     r"python -m launch check (?!data/imagenet256-sd).+",
     r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
     r"python -m tests\.docs\.render .+",
@@ -23,6 +24,7 @@ MINUTES = (
     r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m launch check data/imagenet256-sd",
+    r"python -m launch plan \S+ --measure",
     r"python -m train (?:score|export|noise|sample|fid) .+",
     r"python -m finetune tiny .+",
     r"torchrun .+",
@@ -82,6 +84,9 @@ ON_A_CLUSTER = {
     r"python -m launch submit my\.sbatch --vary .+": (
         "tests/slurm/test_own_script.py::test_one_value_is_varied_in_every_script"
     ),
+    r"python -m analysis compare last": (
+        "tests/slurm/test_own_script.py::test_runs_of_two_values_are_compared"
+    ),
     r"python -m launch submit my\.sbatch --resume=.+": (
         "tests/slurm/test_own_script.py::"
         "test_a_script_near_its_limit_is_requeued_with_its_flags_to_resume"
@@ -124,17 +129,6 @@ ELSEWHERE = {
     ),
     r"python -m pytest tests/slurm/test_matrix\.py .+": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
-    ),
-    r"python -m finetune lora merge .+": (
-        "tests/finetune/test_lora_files.py::"
-        "test_a_merged_model_computes_what_the_lora_beside_it_does"
-    ),
-    r"python -m finetune lora convert .+": (
-        "tests/finetune/test_lora_files.py::"
-        "test_a_converted_file_loads_by_diffusers_to_the_same_updates"
-    ),
-    r"python -m finetune lora compare .+": (
-        "tests/finetune/test_lora_files.py::test_norms_and_cosines_are_those_of_the_whole_matrices"
     ),
     r"make gpu": (
         "tests/benchmarks/test_gpu.py::test_every_piece_is_measured_on_a_cpu_at_tiny_sizes"

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from safetensors.numpy import save_file
 
 from configs.load import merge, resolve, to_tree
 from configs.schema import Finetune
@@ -22,7 +23,7 @@ from runs.records import Record
 from train.engine.metrics import log
 
 _READS = {
-    "Dataset": "flip_x flip_y bucket_tolerance",
+    "Dataset": "flip_x flip_y bucket_tolerance control_path",
     "Model": "arch low_vram qtype quantize name_or_path model_kwargs extras_name_or_path",
     "Network": "type linear network_kwargs",
     "Sample": "num_frames fps neg guidance_scale",
@@ -184,14 +185,24 @@ def events(run: RunFolder, name: str) -> list[Record]:
     return [r for r in run.records() if r.get("event") == name]
 
 
+def save_assistant(file: Path, *, width: int = 32) -> Path:
+    """Save a random LoRA of rank 4 on all attention of the tiny Flux, as an assistant."""
+    random, tensors = np.random.default_rng(0), {}
+    for block in ("transformer_blocks.0", "single_transformer_blocks.0"):
+        for name in ("to_q", "to_k", "to_v"):
+            key = f"transformer.{block}.attn.{name}"
+            down, up = random.normal(size=(4, width)), random.normal(size=(width, 4))
+            tensors[f"{key}.lora_A.weight"] = (down / width**0.5).astype(np.float32)
+            tensors[f"{key}.lora_B.weight"] = (up / 4).astype(np.float32)
+    save_file(tensors, file)
+    return file
+
+
 def write_job(file: Path, tiny: Path) -> Path:
     """Write a config that both engines accept, for the tiny Flux in a folder."""
     config: dict[str, Any] = {
         "kind": "finetune",
-        "flux": {
-            "folder": str(tiny / "model"),
-            "assistant_lora": str(tiny / "assistant.safetensors"),
-        },
+        "flux": {"folder": str(tiny / "model")},
         "data": {
             "folder": str(tiny / "images"),
             "trigger": "tiny subject",

@@ -16,7 +16,7 @@ TINY = Path("configs/finetune/tiny.yaml")
 QUICK = (
     "engine=embedded", "train.steps=40", "checkpoint.every=20", "sample.every=20",
     "validation.every=20", "optimizer.lr=0.005", "data.resolutions=[32]", "sample.steps=2",
-    "log.every=1", "log.tensorboard=false", "train.ema_decay=0.99",
+    "log.every=1", "log.tensorboard=false",
 )  # fmt: skip
 
 TrainLora = Callable[..., RunFolder]
@@ -24,7 +24,7 @@ TrainLora = Callable[..., RunFolder]
 
 @pytest.fixture(scope="session")
 def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with `model/`, `images/` and `assistant.safetensors`."""
+    """Return a folder with `model/` and `images/`."""
     folder = tmp_path_factory.mktemp("flux") / "tiny"
     make_tiny_flux(folder)
     return folder
@@ -32,11 +32,7 @@ def flux(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def paths(flux: Path) -> list[str]:
     """Return the overrides that name the parts of `flux`."""
-    return [
-        f"flux.folder={flux / 'model'}",
-        f"data.folder={flux / 'images'}",
-        f"flux.assistant_lora={flux / 'assistant.safetensors'}",
-    ]
+    return [f"flux.folder={flux / 'model'}", f"data.folder={flux / 'images'}"]
 
 
 def run_attempt(

@@ -95,12 +95,6 @@ def resized(size: tuple[int, int]) -> Callable[[Path], None]:
 strip, cropped = resized((640, 64)), resized((100, 64))
 
 
-def nearly(folder: Path) -> None:
-    """Save an image again as a JPEG would: nearly the same pixels."""
-    image = Image.open(folder / "1.png").resize((128, 128), Image.Resampling.BICUBIC)
-    image.point(lambda value: max(0, value - 2)).save(folder / "2.png")
-
-
 @pytest.mark.parametrize(
     ("spoil", "level", "text"),
     [
@@ -125,24 +119,11 @@ def nearly(folder: Path) -> None:
         (duplicate, "fault", "2.png: the same pixels as 1.png"),
         (rotated, "remark", "2.png: rotated by an EXIF tag"),
         (text("2.txt", "a 犬\0"), "fault", "2.txt: holds NUL bytes"),
-        (text("2.txt", "[trigger], 犬", "utf-16"), "fault", "such as: iconv -f utf-16 -t utf-8"),
-        (text("2.txt", "犬と海", "cp932"), "fault", "such as: iconv -f cp932 -t utf-8"),
-        (
-            text("2.txt", "a café", "latin-1"),
-            "fault",
-            "save it as UTF-8 where it was written",
-        ),
-        (
-            text("2.txt", "一只小狗在海边", "gb18030"),
-            "fault",
-            "save it as UTF-8 where it was written",
-        ),
-        (text("metadata.csv", "file_name,text\n9.png,x\n"), "fault", "has a row for 9.png"),
+        (text("2.txt", "犬と海", "cp932"), "fault", "save it as UTF-8 where it was written"),
         (huge, "fault", "2.png: more than 89,478,485 pixels; fix: scale it down"),
         (animated, "fault", "2.webp: animated, and only the first frame is used"),
         (strip, "fault", "2.png: a strip of 640 x 64 px"),
         (cropped, "remark", "2.png: trained on at 64 x 64 px, which cuts off 36% of it"),
-        (nearly, "remark", "2.png: looks like 1.png"),
     ],
 )
 def test_each_problem_is_named_with_the_fix(
@@ -165,46 +146,11 @@ def test_a_missing_folder_is_misuse(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "no such folder" in capsys.readouterr().err
 
 
-def test_the_sheet_shows_what_training_sees_and_frames_images_with_faults_in_red(
-    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_impossible_resolution_is_misuse(
+    images: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pixels = np.zeros((64, 128, 3), np.uint8)
-    pixels[:, :64] = (0, 0, 255)
-    tag = Image.Exif()
-    tag[0x0112] = 6
-    # Turned by a quarter, the left half is the top half; 64 x 64 px of 64 x 128 are trained on.
-    Image.fromarray(pixels).save(images / "0.png", exif=tag)
-    whole, spoiled = tmp_path / "sheet.png", tmp_path / "spoiled.png"
-    run_check(images, capsys, "--sheet", str(whole))
-    (images / "5.png").write_bytes(b"x")
-    run_check(images, capsys, "--sheet", str(spoiled))
-    sheet, other = (np.asarray(Image.open(file)) for file in (whole, spoiled))
-    assert sheet.shape == other.shape
-    first = sheet[20:250, 20:250]
-    assert (first[:20] == [0, 0, 255]).all(axis=2).sum() > 1000
-    assert not (first[-20:] == [0, 0, 255]).all(axis=2).any()
-    changed = np.argwhere((sheet != other).any(axis=2))
-    # The sixth image is the first of the second row.
-    assert changed[:, 0].min() > sheet.shape[0] // 2 - 10
-    assert changed[:, 1].max() < sheet.shape[1] // 2
-    red = [(each == [0xC6, 0x28, 0x28]).all(axis=2).sum() for each in (sheet, other)]
-    assert red[1] > red[0] + 3000
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--sheet", "/nonexist/x.png"], "name a file that ends in .png, in an existing folder"),
-        (["--sheet", "x.jpg"], "name a file that ends in .png"),
-        (["--resolution", "0"], "data.resolutions: none may be under data.bucket 16"),
-        (["data.repeats.far=2"], "data.repeats.far: "),
-    ],
-)
-def test_impossible_arguments_are_misuse(
-    arguments: list[str], message: str, images: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["check-data", str(images), *arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert main(["check-data", str(images), "--resolution", "0"]) == 2
+    assert "data.resolutions: none may be under data.bucket 16" in capsys.readouterr().err
 
 
 def test_a_written_out_trigger_is_no_problem(
@@ -215,17 +161,6 @@ def test_a_written_out_trigger_is_no_problem(
     code, lines = run_check(images, capsys)
     assert (code, len(lines)) == (0, COUNT)
     assert run_check(images, capsys, "--trigger", "sks dog") == (0, [])
-
-
-def test_buckets_are_listed_with_the_views_by_either_engine(
-    images: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    resized((96, 48))(images)
-    main(["check-data", str(images), "--resolution", "64", "train.global_batch=4"])
-    lines = [line for line in capsys.readouterr().err.splitlines() if "view" in line]
-    assert [" ".join(line.split()) for line in lines] == [
-        "64 x 64 px: 6 images with repeats, 1 view of each per epoch; by ai-toolkit 1.33 at batch 4"
-    ]
 
 
 @pytest.mark.xdist_group("flux")

@@ -18,6 +18,7 @@ from launch.plan.checks import run_checks
 from launch.submit.run import run_request
 from runs.attempt.open import open_attempt
 from runs.folder import find_runs
+from tests.finetune.aitoolkit_runs import save_assistant
 from tests.finetune.conftest import TINY, paths
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -77,8 +78,6 @@ def cut_image(own: Path) -> None:
         (write("images/03.png", b""), "not a readable image"),
         (cut_image, "not a readable image"),
         (write("images/03.jpg", b""), "03.jpg: shares its caption with 03.png"),
-        (remove("assistant.safetensors"), "no such file"),
-        (write("assistant.safetensors", b"x"), "not a safetensors file"),
     ],
 )
 def test_input_that_would_fail_is_refused_before_a_run_is_made(
@@ -103,8 +102,6 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
         ("lora.targets=atention", "lora.targets 'atention': neither attention, attention+mlp"),
         ("lora.targets=(", "'(' is not a regular expression"),
         ("train.timesteps=weighted", "removed; set aitoolkit.train.timestep_type"),
-        ("sample.prompts=[{prompt: a, sead: 1}]", "unknown key sample.prompts.0.Prompt.sead"),
-        ("sample.prompts=[{prompt: a, width: 40}]", "sample.prompts: width 40 is not a multiple"),
         ("lora.kind=lokr", "removed; set aitoolkit.network.type"),
         ("data.trigger=null", "contains [trigger], but no trigger word is set; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
@@ -115,35 +112,37 @@ def test_an_impossible_config_is_refused(override: str, message: str, own: Path)
     assert message in refusal(own, "engine=embedded", *changes)
 
 
-def test_ai_toolkit_is_not_compiled_by_our_key(own: Path) -> None:
-    message = refusal(own, "engine=aitoolkit", "train.compile=true")
-    assert "train.compile compiles the native engine" in message
+def assistant_refusal(own: Path, file: Path) -> str:
+    return refusal(own, "engine=aitoolkit", f"flux.assistant_lora={file}")
 
 
-def test_an_assistant_that_is_a_folder_is_refused_with_the_file_in_it(own: Path) -> None:
-    message = refusal(own, f"flux.assistant_lora={own}")
-    assert (
-        "a folder, but a file is expected; name the file in it, such as assistant.safeten"
-        in message
-    )
-
-
-def test_an_assistant_without_a_lora_is_refused(own: Path) -> None:
+def test_an_assistant_that_is_no_lora_of_this_model_is_refused(own: Path) -> None:
+    file = own / "assistant.safetensors"
+    assert "no such file" in assistant_refusal(own, file)
+    file.write_bytes(b"x")
+    assert "not a safetensors file" in assistant_refusal(own, file)
+    hint = "a folder, but a file is expected; name the file in it, such as assistant.safetensors"
+    assert hint in assistant_refusal(own, own)
     weights = own / "model" / "vae" / "diffusion_pytorch_model.safetensors"
-    assert "is a matrix of a LoRA" in refusal(own, f"flux.assistant_lora={weights}")
-
-
-def test_an_assistant_of_another_model_is_refused(own: Path) -> None:
-    names = ("transformer.layers.0.attention.to_k.lora_A.weight", "lora_te1_x.lora_down.weight")
-    for name in names:
-        file = own / "other.safetensors"
+    assert "is a matrix of a LoRA" in assistant_refusal(own, weights)
+    for name in (
+        "transformer.layers.0.attention.to_k.lora_A.weight",
+        "lora_te1_x.lora_down.weight",
+    ):
         save_file({name: np.zeros((4, 8))}, file)
-        message = refusal(own, f"flux.assistant_lora={file}")
+        message = assistant_refusal(own, file)
         assert "1 of 1 updates fit no layer of this model, such as" in message
 
 
+def test_the_native_engine_refuses_an_assistant(own: Path) -> None:
+    file = save_assistant(own / "assistant.safetensors")
+    message = refusal(own, "engine=embedded", f"flux.assistant_lora={file}")
+    assert "flux.assistant_lora: only ai-toolkit has this" in message
+    assert "set engine=aitoolkit in a new run" in message
+
+
 def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:
-    message = refusal(own, "flux.variant=dev", "flux.assistant_lora=null")
+    message = refusal(own, "flux.variant=dev")
     assert "takes no guidance, as schnell does; set the variant to schnell" in message
 
 
@@ -178,13 +177,6 @@ def test_a_single_file_is_to_be_converted(own: Path) -> None:
     assert "has all weights in flux1-dev.safetensors; convert it by" in refusal(own)
     message = refusal(own, f"flux.folder={file}")
     assert "a single file, but a folder is expected; convert it by" in message
-
-
-def test_an_empty_file_of_prompts_is_refused(own: Path) -> None:
-    file = own / "prompts.txt"
-    file.write_text("\n  \n")
-    message = refusal(own, "sample.prompts=[]", f"sample.prompts_file={file}")
-    assert "contains no prompt; write one per line" in message
 
 
 def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
@@ -227,4 +219,4 @@ def test_infer_needs_an_existing_lora(own: Path, trained: object) -> None:
     with pytest.raises(ConfigError, match=r"step 7: .* has no LoRA of it; it has 20, 40"):
         open_attempt(run, ["step=7"], kind="infer")
     with pytest.raises(ConfigError, match="prompts is empty"):
-        open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts_file=null"], kind="infer")
+        open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts=[]"], kind="infer")

@@ -20,7 +20,7 @@ from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.terminal import command_parser
-from train.cost.estimate import MemoryOf, estimate, group_size
+from train.cost.estimate import estimate
 from train.cost.kept import NotKept, only_kept, say
 from train.cost.memory import pretrain_memory
 from train.cost.query import CostQuery, make_query
@@ -32,21 +32,16 @@ _MOST_AT_ONCE = 8
 
 
 def main(arguments: list[str]) -> int:
-    """Answer for pretraining."""
+    """Answer the queries on stdin."""
     command_parser("train cost", __doc__).parse_args(arguments)
-    return answer(kind=Pretrain, memory_of=pretrain_memory)
-
-
-def answer(*, kind: type[Any], memory_of: MemoryOf) -> int:
-    """Answer for configs of a kind, whose memory on one rank is `memory_of(config, layout)`."""
-    queries = [_query(json.loads(line), kind) for line in sys.stdin if line.strip()]
-    _count_missing(queries, memory_of)
+    queries = [_query(json.loads(line)) for line in sys.stdin if line.strip()]
+    _count_missing(queries)
     answers = []
     for query in queries:
         try:
             if isinstance(query, ConfigError):
                 raise query
-            found = estimate(query, memory_of, advises=len(queries) <= _MOST_ADVISED)
+            found = estimate(query, advises=len(queries) <= _MOST_ADVISED)
             answers.append(asdict(found))
         except ConfigError as error:
             answers.append({"error": str(error)})
@@ -54,23 +49,23 @@ def answer(*, kind: type[Any], memory_of: MemoryOf) -> int:
     return 0
 
 
-def _query(fields: dict[str, Any], kind: type[Any]) -> CostQuery | ConfigError:
+def _query(fields: dict[str, Any]) -> CostQuery | ConfigError:
     try:
-        return make_query(Path(fields["config"]), fields["overrides"], kind=kind)
+        return make_query(Path(fields["config"]), fields["overrides"])
     except ConfigError as error:
         return error
 
 
-def _count_missing(queries: Sequence[CostQuery | ConfigError], memory_of: MemoryOf) -> None:
+def _count_missing(queries: Sequence[CostQuery | ConfigError]) -> None:
     """Count the networks of several queries whose costs are not kept, several at once."""
-    missing: dict[str, tuple[Any, BatchLayout]] = {}
+    missing: dict[str, tuple[Pretrain, BatchLayout]] = {}
     for query in queries:
         if isinstance(query, ConfigError):
             continue
         with contextlib.suppress(ConfigError), only_kept():
-            layout = divide(query.config, world=query.world, tuned=group_size(query.config))
+            layout = divide(query.config, world=query.world, tuned=1)
             try:
-                memory_of(query.config, layout)
+                pretrain_memory(query.config, layout)
             except NotKept as name:
                 missing[str(name)] = query.config, layout
     workers = min(len(missing), len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
@@ -79,7 +74,7 @@ def _count_missing(queries: Sequence[CostQuery | ConfigError], memory_of: Memory
     say(f"{len(missing)} networks, {workers} at once; kept for later")
     # A fork would share the threads of torch.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        pending = [pool.submit(memory_of, *one) for one in missing.values()]
+        pending = [pool.submit(pretrain_memory, *one) for one in missing.values()]
         for done, one in enumerate(as_completed(pending), start=1):
             # What failed is counted again by its own query, which then has the error.
             with contextlib.suppress(ConfigError, BrokenProcessPool):

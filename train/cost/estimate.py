@@ -2,23 +2,20 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from configs.checks.batch import BatchLayout, divide, micro_batches
+from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
-from configs.schema import Pretrain, Run
+from configs.schema import Run
 from train.cost.line import Memory
-from train.cost.memory import GIB, overhead
+from train.cost.memory import GIB, overhead, pretrain_memory
 from train.cost.query import CostQuery
 from train.cost.step_time import StepTime, step_time
 
 Kind = TypeVar("Kind", bound=Run)
-MemoryOf = Callable[[Any, BatchLayout], Memory]
-# Keys that make a run smaller, the cheapest first.
-_LORA_FIXES = ({"train.gradient_checkpointing": True}, {"train.micro_batch": 1})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,18 +50,17 @@ class CostEstimate:
     gpus: dict[str, GpuEstimate]
 
 
-def estimate(query: CostQuery, memory_of: MemoryOf, *, advises: bool = True) -> CostEstimate:
+def estimate(query: CostQuery, *, advises: bool = True) -> CostEstimate:
     """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide.
 
     Without `advises` nothing else is counted to find the keys that would make a run fit.
     """
     found = {
-        name: _Fit(query, gpu, memory_of, advises=advises).estimate(name)
-        for name, gpu in query.gpus.items()
+        name: _Fit(query, gpu, advises=advises).estimate(name) for name, gpu in query.gpus.items()
     }
     layout = divide(query.config, world=query.world)
-    least = dataclasses.replace(layout, micro_batch=group_size(query.config))
-    memory = memory_of(query.config, least)
+    least = dataclasses.replace(layout, micro_batch=1)
+    memory = pretrain_memory(query.config, least)
     images = least.micro_batch * min(least.accumulation, 2)
     return CostEstimate(
         config=query.source,
@@ -80,15 +76,15 @@ def total_bytes(memory: Memory, layout: BatchLayout) -> float:
     return memory.peak + overhead(layout, peak=memory.peak)
 
 
-def largest_that_divides(
-    config: Any, *, world: int, capacity: float, memory_of: MemoryOf
-) -> int | None:
+def largest_that_divides(config: Any, *, world: int, capacity: float) -> int | None:
     """Return the largest micro batch that fits and divides the images of a data rank, or None."""
     config = changed(config, {"train.micro_batch": "auto"})
     images = divide(config, world=world).micro_batch
-    for size in reversed(micro_batches(config, images)):
+    for size in range(images, 0, -1):
+        if images % size:
+            continue
         layout = divide(config, world=world, tuned=size)
-        if total_bytes(memory_of(config, layout), layout) <= capacity:
+        if total_bytes(pretrain_memory(config, layout), layout) <= capacity:
             return size
     return None
 
@@ -96,25 +92,23 @@ def largest_that_divides(
 class _Fit:
     """How a run fits on one type of GPU."""
 
-    def __init__(self, query: CostQuery, gpu: Gpu, memory_of: MemoryOf, *, advises: bool) -> None:
+    def __init__(self, query: CostQuery, gpu: Gpu, *, advises: bool) -> None:
         self._query, self._config, self._gpu, self._advises = query, query.config, gpu, advises
-        self._memory_of, self._capacity = memory_of, gpu.memory_gb * 1e9
+        self._capacity = gpu.memory_gb * 1e9
 
     def estimate(self, name: str) -> GpuEstimate:
         config, world = self._config, self._query.world
-        layout = divide(config, world=world, tuned=group_size(config))
+        layout = divide(config, world=world, tuned=1)
         if config.train.micro_batch == "auto":
-            layout = divide(
-                config, world=world, tuned=self._largest_divisor() or group_size(config)
-            )
-        memory = self._memory_of(config, layout)
+            layout = divide(config, world=world, tuned=self._largest_divisor() or 1)
+        memory = pretrain_memory(config, layout)
         reason, fix = self._misfit(memory, layout)
         step = None
         if reason is None:
             step = step_time(self._query, layout, memory=memory, gpu=name, peaks=self._gpu)
         if step is None and reason is None:
             reason = f"it has no arithmetic for train.precision {config.train.precision}"
-            fix = "train.precision=fp16" if isinstance(config, Pretrain) else "another GPU"
+            fix = "train.precision=fp16"
         total = total_bytes(memory, layout)
         kinds = {kind: size for kind, size in vars(memory).items() if kind not in _COUNTS}
         kinds |= {"overhead": total - memory.peak, "total": total}
@@ -133,7 +127,7 @@ class _Fit:
         )
 
     def _total(self, config: Any, layout: BatchLayout) -> float:
-        return total_bytes(self._memory_of(config, layout), layout)
+        return total_bytes(pretrain_memory(config, layout), layout)
 
     def _largest(self, layout: BatchLayout) -> int:
         """Return the largest micro batch that fits, with the accumulation of `layout`, or 0."""
@@ -155,7 +149,6 @@ class _Fit:
             self._config,
             world=self._query.world,
             capacity=self._capacity,
-            memory_of=self._memory_of,
         )
 
     def _misfit(self, memory: Memory, layout: BatchLayout) -> tuple[str | None, str | None]:
@@ -163,11 +156,9 @@ class _Fit:
         total, capacity = total_bytes(memory, layout), f"{self._capacity / GIB:.0f} GiB"
         if total <= self._capacity:
             return None, None
-        if isinstance(self._config, Pretrain) and (largest := self._largest_divisor()):
+        if largest := self._largest_divisor():
             taken = f"micro batch {layout.micro_batch} takes {total / GIB:.1f} GiB of {capacity}"
             return taken, f"train.micro_batch={largest}"
-        if not isinstance(self._config, Pretrain):
-            return f"the run takes {total / GIB:.1f} of {capacity}", self._fix()
         constant = memory.parameters + memory.gradients + memory.optimizer + memory.average
         reason = (
             f"not even one image fits into {capacity}: parameters, gradients, optimizer state and "
@@ -180,7 +171,7 @@ class _Fit:
         for changes, ranks in _candidate_changes(self._query) if self._advises else ():
             config = changed(self._config, changes)
             try:
-                layout = divide(config, world=ranks, tuned=group_size(config))
+                layout = divide(config, world=ranks, tuned=1)
             except ConfigError:
                 continue
             if self._total(config, layout) <= self._capacity:
@@ -190,27 +181,16 @@ class _Fit:
                     if name != "layout.replicate"
                 )
                 return words if ranks == self._query.world else f"{words} on {ranks} GPUs"
-        if isinstance(self._config, Pretrain):
-            return "layout.shard, a smaller model, or a GPU with more memory"
-        return "smaller data.resolutions, or a GPU with more memory"
+        return "layout.shard, a smaller model, or a GPU with more memory"
 
 
 # Fields of `Memory` that are no bytes.
 _COUNTS = ("numbers", "flops")
 
 
-def group_size(config: Any) -> int:
-    """Return the images that a micro batch must be a multiple of."""
-    return config.objective.group if isinstance(config, Pretrain) else 1
-
-
 def _candidate_changes(query: CostQuery) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield changes of keys and a number of ranks, the cheapest first."""
     config, world = query.config, query.world
-    if not isinstance(config, Pretrain):
-        once, both = _LORA_FIXES
-        yield from ((once, world), (both, world), (once | both, world))
-        return
     one_image = {"train.micro_batch": 1, "layout.replicate": None}
     full = {"activation_checkpointing.mode": "full"} if config.model.family == "dit" else {}
     for ranks in dict.fromkeys((world, max(8, world), 8 * max(8, world))):

@@ -18,8 +18,8 @@ from train.cost.line import RunCost
 
 # The first words of the lines about progress.
 COUNTING = "counting memory:"
-_SOURCES = ("train", "finetune/native")
-_LIBRARIES = ("torch", "diffusers", "peft")
+_SOURCES = ("train",)
+_LIBRARIES = ("torch", "diffusers")
 
 
 def kept_cost(facts: dict[str, Any], count: Callable[[], RunCost]) -> RunCost:

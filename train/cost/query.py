@@ -7,8 +7,8 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.gpus import Gpu, gpu_names, named_gpu
-from configs.load import expect, merge, parse_overrides, read_tree, resolve
-from configs.schema import Finetune
+from configs.load import merge, parse_overrides, read_tree, resolve
+from configs.schema import Pretrain
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,7 @@ class CostQuery:
     """A config, and the GPUs it may run on by the names that the user gave."""
 
     source: str
-    config: Any  # Pretrain or Finetune
+    config: Pretrain
     gpus: dict[str, Gpu]
 
     @property
@@ -25,15 +25,15 @@ class CostQuery:
         return int(self.config.resources.world)
 
 
-def make_query(path: Path, overrides: list[str], *, kind: type[Any]) -> CostQuery:
-    """Return the query for a config of a kind; if it names no GPU, for all known ones.
+def make_query(path: Path, overrides: list[str]) -> CostQuery:
+    """Return the query for a config; if it names no GPU, for all known ones.
 
     Raises `ConfigError` for invalid input.
     """
     tree = merge(_read(path), parse_overrides(overrides))
-    config = expect(resolve(tree, source=str(path)), kind, source=path)
-    if isinstance(config, Finetune) and config.engine == "aitoolkit":
-        raise ConfigError(f"{path}: only the native engine (engine=embedded) has a cost")
+    config = resolve(tree, source=str(path))
+    if not isinstance(config, Pretrain):
+        raise ConfigError(f"{path}: only pretraining is forecast, not kind {config.kind}")
     names = [config.resources.gpu] if config.resources.gpu else gpu_names()
     gpus = {name: named_gpu(name)[1] for name in names}
     return CostQuery(source=str(path), config=config, gpus=gpus)

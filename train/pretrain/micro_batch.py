@@ -17,7 +17,6 @@ from configs.load import expect
 from configs.schema import Pretrain
 from runs.folder import RunFolder
 from train.cost.estimate import largest_that_divides
-from train.cost.memory import pretrain_memory
 from train.engine.distributed import Ranks, bootstrap_store
 from train.engine.failure import RunFailure
 from train.engine.metrics import log
@@ -106,9 +105,7 @@ def main(arguments: list[str]) -> int:
     folder, attempt, world, capacity = arguments
     run = RunFolder(Path(folder))
     config = expect(run.config(int(attempt)), Pretrain, source=run.path)
-    micro = largest_that_divides(
-        config, world=int(world), capacity=float(capacity), memory_of=pretrain_memory
-    )
+    micro = largest_that_divides(config, world=int(world), capacity=float(capacity))
     print(json.dumps(micro))
     return 0
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from configs.checks.aitoolkit import unlike_native
+from configs.checks.aitoolkit import check_aitoolkit, remarks, unlike_native
 from configs.checks.aitoolkit_example import example
-from configs.checks.aitoolkit_model import check_aitoolkit, hub_notes
 from configs.checks.aitoolkit_source import architectures
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
@@ -107,7 +106,7 @@ def test_check_refuses_keys_that_auto_would_ignore(
 def test_what_only_ai_toolkit_has_is_refused_for_the_native_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = r"only ai-toolkit has these keys, .* set engine=aitoolkit in a new run"
+    told = r"only ai-toolkit has this, .* set engine=aitoolkit in a new run"
     asked: dict[str, Any] = {"network": {"type": "lokr"}}
     check_ranks(config(asked), world=1)
     with pytest.raises(ConfigError, match=told):  # a run that the native engine began
@@ -127,18 +126,10 @@ def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
     check_aitoolkit(config({}, engine="embedded", **keys))
 
 
-def test_an_alpha_that_it_would_ignore_is_refused(tmp_path: Path) -> None:
-    keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
-    with pytest.raises(ConfigError, match=r"alpha 8: ai-toolkit always uses the rank"):
-        check_aitoolkit(config({}, lora={"rank": 16, "alpha": 8.0}, **keys))
-    check_aitoolkit(config({}, lora={"rank": 16, "alpha": 16.0}, **keys))
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
         ({"lora": {"targets": ".*to_q"}}, "lora.targets: ai-toolkit has no regular"),
-        ({"flux": {"folder": "/m", "text_tokens": 256}}, "flux.text_tokens 256: ai-toolkit takes"),
         ({"optimizer": {"decay": 0.5}}, "optimizer.decay: ai-toolkit decays over the whole"),
         ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
         ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
@@ -183,15 +174,6 @@ def test_a_setting_that_it_has_no_equal_of_is_refused_by_the_name_of_its_key(
 def test_a_schedule_that_it_has_is_passed_on(keys: dict[str, Any], expected: object) -> None:
     found = process(config({}, engine="aitoolkit", optimizer=keys))["train"]
     assert {name: found[name] for name in ("lr_scheduler", "lr_scheduler_params")} == expected
-
-
-def test_each_prompt_keeps_its_own_seed_size_and_guidance() -> None:
-    prompts = ["a", {"prompt": "b", "seed": 7, "width": 512, "guidance": 2.0}]
-    found = process(config({}, sample={"prompts": prompts, "seed": 42}))["sample"]
-    assert found["samples"] == [
-        {"prompt": "a"},
-        {"prompt": "b", "seed": 7, "width": 512, "guidance_scale": 2.0},
-    ]
 
 
 def test_adapters_that_it_has_are_passed_on() -> None:
@@ -301,9 +283,9 @@ def test_hub_ids_that_are_not_in_the_cache_are_named_with_the_command(
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     (tmp_path / "hub" / "models--owner--flux-vae" / "snapshots" / "1").mkdir(parents=True)
-    (note,) = hub_notes(other("flux2", tmp_path))
+    (note,) = remarks(other("flux2", tmp_path))
     assert "hf download mistralai/Mistral-Small" in note
-    assert not list(hub_notes(config({}, engine="aitoolkit")))
+    assert not list(remarks(config({}, engine="aitoolkit")))
 
 
 def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Path) -> None:
@@ -333,16 +315,32 @@ def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Pa
         example("?")
 
 
+def test_images_held_out_are_not_evaluated_without_their_control_images(tmp_path: Path) -> None:
+    keys = {"engine": "aitoolkit", "data": {"folder": str(tmp_path)}}
+    passed = {"datasets": {"control_path": "/before"}}
+    check_aitoolkit(config(passed, **keys))
+    for number in range(2):
+        (tmp_path / f"{number}.png").touch()
+    with pytest.raises(ConfigError, match=r"without those of aitoolkit\.datasets\.control_path"):
+        check_aitoolkit(config(passed, validation={"held_out": 1}, **keys))
+
+
+def test_each_resume_with_an_average_is_a_remark() -> None:
+    passed = {"train": {"ema_config": {"use_ema": True, "ema_decay": 0.99}}}
+    (remark,) = remarks(config(passed, engine="aitoolkit"))
+    assert "each resume loses the steps it lags behind" in remark
+    assert process(config(passed))["train"]["ema_config"] == passed["train"]["ema_config"]
+
+
 def test_what_it_does_otherwise_follows_from_the_config() -> None:
     assert set(unlike_native(config({}))) == {
         "seed", "data.folder", "data.resolutions", "validation",
     }  # fmt: skip
     sample = {"prompts": ["a"], "width": 128, "height": 32}
-    train = {"global_batch": 4, "ema_decay": 0.9}
+    train = {"global_batch": 4}
     found = unlike_native(config({}, sample=sample, train=train))
     assert "128 x 64 px" in found["sample.width"]
     assert "filled up with copies" in found["data.folder"]
-    assert "each resume goes on from the average" in found["train.ema_decay"]
 
 
 def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Images are found with captions and repeats; what is unclear is refused with the fix."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,13 +22,11 @@ def add(file: Path, caption: str | None = None, *, size: tuple[int, int] = (64, 
     return file
 
 
-def config(
-    folder: Path, data: dict[str, Any] | None = None, validation: dict[str, Any] | None = None
-) -> Finetune:
+def config(folder: Path, validation: dict[str, Any] | None = None) -> Finetune:
     tree = {
         "kind": "finetune",
         "flux": {"folder": "/f"},
-        "data": {"folder": str(folder), "resolutions": [64]} | (data or {}),
+        "data": {"folder": str(folder), "resolutions": [64]},
         "validation": validation or {},
         "sample": {"prompts": ["a"]},
     }
@@ -40,42 +37,23 @@ def config(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a data set of three images; captions by text, other text, and table."""
+    """Return a data set of three images, and one that is left out."""
     folder = tmp_path / "set"
     add(folder / "0.png", "zero")
-    add(folder / "1.png").with_suffix(".caption").write_text("one\n")
-    add(folder / "10_close" / "2.png")
-    rows = [{"file_name": "10_close/2.png", "text": "two"}]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    add(folder / "1.png", "one\n")
+    add(folder / "10_close" / "2.png", "two")
+    add(folder / "0_bad" / "3.png", "three")
     return folder
 
 
-def test_captions_are_text_files_or_rows_and_folders_say_their_repeats(folder: Path) -> None:
-    found = captioned_files(folder, {})
+def test_captions_are_text_files_and_names_of_folders_say_their_repeats(folder: Path) -> None:
+    found = captioned_files(folder)
     assert [(each.name, each.text(), each.repeats) for each in found] == [
         ("0.png", "zero", 1),
         ("1.png", "one", 1),
         ("10_close/2.png", "two", 10),
     ]
     check_dataset(config(folder))
-
-
-def test_a_table_of_commas_may_quote_them(tmp_path: Path) -> None:
-    add(tmp_path / "0.png")
-    (tmp_path / "metadata.csv").write_text('file_name,text\n0.png,"a dog, at ""home"""\n')
-    assert [each.text() for each in captioned_files(tmp_path, {})] == ['a dog, at "home"']
-
-
-def test_repeats_are_set_by_folder_and_0_leaves_it_out(folder: Path) -> None:
-    add(folder / "far" / "3.png", "three")
-    add(folder / "bad" / "4.png", "four")
-    found = captioned_files(folder, {"far": 3, "bad": 0, ".": 2})
-    assert {each.name: each.repeats for each in found} == {
-        "0.png": 2,
-        "1.png": 2,
-        "10_close/2.png": 10,
-        "far/3.png": 3,
-    }
 
 
 def test_hidden_folders_are_not_trained_on(folder: Path) -> None:
@@ -87,37 +65,32 @@ def test_hidden_folders_are_not_trained_on(folder: Path) -> None:
 def test_images_held_out_are_the_same_for_every_seed_and_never_trained_on(tmp_path: Path) -> None:
     for number in range(9):
         add(tmp_path / f"{number}.png", "a")
-    found = image_set(config(tmp_path, None, {"held_out": 2}))
+    found = image_set(config(tmp_path, {"held_out": 2}))
     names = [[each.name for each in images] for images in (found.training, found.held_out)]
     assert (len(names[0]), len(names[1])) == (7, 2)
     assert not set(names[0]) & set(names[1])
     add(tmp_path / "another.png", "a")
-    again = [each.name for each in image_set(config(tmp_path, None, {"held_out": 2})).held_out]
+    again = [each.name for each in image_set(config(tmp_path, {"held_out": 2})).held_out]
     assert len(set(again) & set(names[1])) >= 1
 
 
 @pytest.mark.parametrize(
-    ("spoil", "keys", "message"),
+    ("spoil", "message"),
     [
-        (lambda f: add(f / "plain" / "3.png", "a"), {}, "rename it to 1_plain, or set data.rep"),
-        (lambda f: None, {"repeats": {"far": 2}}, "data.repeats.far: "),
-        (lambda f: add(f / "1.png", "a"), {}, "several captions, in 1.txt and 1.caption"),
-        (lambda f: (f / "0.txt").unlink(), {}, "0.png: no caption; write 0.txt"),
-        (lambda f: add(f / "0.jpg", None), {}, "0.jpg: shares its caption with 0.png"),
-        (lambda f: (f / "metadata.jsonl").write_text("{}"), {}, "row 1 needs file_name and text"),
-        (lambda f: (f / "metadata.jsonl").write_text("x"), {}, "row 1 needs file_name and text"),
-        (lambda f: None, {"repeats": {".": -1}}, "data.repeats: a number is negative"),
+        (lambda f: add(f / "plain" / "3.png", "a"), "rename it to 1_plain (1: as often"),
+        (lambda f: (f / "0.txt").unlink(), "0.png: no caption; write 0.txt"),
+        (lambda f: add(f / "0.jpg", None), "0.jpg: shares its caption with 0.png"),
     ],
 )
 def test_what_is_unclear_or_missing_is_refused_with_the_fix(
-    spoil: Callable[[Path], object], keys: dict[str, Any], message: str, folder: Path
+    spoil: Callable[[Path], object], message: str, folder: Path
 ) -> None:
     spoil(folder)
     with pytest.raises(ConfigError) as refused:
-        check_dataset(config(folder, keys))
+        check_dataset(config(folder))
     assert message in str(refused.value)
 
 
 def test_all_images_cannot_be_held_out(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"validation\.held_out 3: .* has 3 images"):
-        check_dataset(config(folder, None, {"held_out": 3}))
+        check_dataset(config(folder, {"held_out": 3}))

@@ -1,10 +1,8 @@
-"""Layers with a LoRA compute in the type of the base model, compiled or not."""
+"""Layers with a LoRA compute in the type of the base model."""
 
-import pytest
 import torch
 from diffusers import FluxTransformer2DModel
 from torch import nn
-from torch._dynamo.utils import counters
 
 from configs.schema.finetune import Lora
 from finetune.native.lora import FusedLora, LoraWeights, add_learned
@@ -72,23 +70,3 @@ def test_gradients_in_bf16_are_those_of_float32_within_its_rounding() -> None:
     exact, rounded = gradients
     assert rounded.dtype == torch.float32
     assert (rounded - exact).norm() < 0.02 * exact.norm()
-
-
-# torch's own tracing looks at the gradient of a tensor that has none.
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.long
-def test_compiled_blocks_trace_as_a_whole_and_give_the_same_gradients() -> None:
-    counters.clear()
-    gradients = []
-    for compiles in (False, True):
-        transformer = flux(torch.bfloat16)
-        transformer.enable_gradient_checkpointing()
-        weights = with_lora(transformer)
-        if compiles:
-            transformer.compile_repeated_blocks()
-        losses(transformer, batch(torch.bfloat16)).sum().backward()
-        gradients.append(torch.cat([p.grad.flatten() for p in weights.parameters()]))
-    eager, compiled = gradients
-    assert not counters["graph_break"]
-    assert counters["stats"]["unique_graphs"] == 4
-    assert (compiled - eager).norm() < 0.02 * eager.norm()

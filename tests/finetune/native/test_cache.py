@@ -92,21 +92,6 @@ def test_a_resumed_run_encodes_only_what_was_edited(flux: Path, train_lora: Trai
     assert len(after - before) == 1
 
 
-def test_a_folder_that_cannot_be_written_to_is_only_read(tmp_path: Path) -> None:
-    shared, own = tmp_path / "shared", tmp_path / "own"
-    Cache(shared, settings={}).save(PromptText("known"), {"prompt": torch.ones(1)})
-    cache = Cache(shared / "none" / "here", shared, own, settings={})
-    assert cache.missing([PromptText("known"), PromptText("new")]) == [PromptText("new")]
-    (tmp_path / "file").touch()
-    full = Cache(tmp_path / "file", own, settings={})
-    full.save(PromptText("new"), {"prompt": torch.zeros(1)})
-    assert full.file(PromptText("new")).parent == own
-    assert not full.missing([PromptText("new")])
-    full.wait_for([PromptText("new")])
-    with pytest.raises(OSError, match="file"):
-        Cache(tmp_path / "file", settings={}).save(PromptText("new"), {"prompt": torch.zeros(1)})
-
-
 def test_the_runs_of_a_study_encode_each_image_once(
     flux: Path, train_lora: TrainLora, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from configs.checks.dataset import fitted_size
 from configs.load import resolve
 from configs.schema import Finetune
 from configs.schema.finetune import LoraTraining
-from finetune.native.cache import Cache, CaptionedImage, PromptText
+from finetune.native.cache import Cache, CaptionedImage
 from finetune.native.data import Batches, BatchOrder
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
@@ -198,32 +198,3 @@ def test_the_noise_of_a_seed_is_drawn_on_the_cpu_at_the_image_size() -> None:
     assert noise.device.type == "cpu"
     assert torch.equal(noise, initial_noise(7, width=64, height=32))
     assert not torch.equal(noise, initial_noise(8, width=64, height=32))
-
-
-def test_latents_are_read_once_while_there_is_room_for_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    tree = {"kind": "finetune", "flux": {"folder": "x"}, "sample": {"prompts": ["a"]}}
-    data = {"folder": "x", "resolutions": [64]}
-    config = resolve(tree | {"data": data, "train": {"global_batch": 4}}, source="test")
-    assert isinstance(config, Finetune)
-    reads = []
-
-    class Counting(Cache):
-        def load_some(self, text: PromptText, *names: str) -> list[torch.Tensor]:
-            reads.append(text.text)
-            return [torch.zeros(16, 4, 4)] if len(names) == 1 else [torch.zeros(3, 8)] * 2
-
-        def shape(self, text: PromptText, name: str) -> tuple[int, ...]:
-            return (16, 4, 4)
-
-    images = [CaptionedImage(str(number), Path(str(number))) for number in range(4)]
-    inputs: Any = SimpleNamespace(training=images)
-    layout = divide(config, world=1)
-    for room, expected in ((2**30, 8), (0, 16)):
-        monkeypatch.setattr("finetune.native.data.HELD_BYTES", room)
-        reads.clear()
-        batches = Batches(Counting(settings={}), inputs, config, layout=layout, rank=0)
-        for step in (1, 2):
-            assert batches.microbatch(step, 0).prompt.shape == (4, 3, 8)
-        assert len(reads) == expected

@@ -1,4 +1,4 @@
-"""LoRA files of other programs keep their scale; 8-bit moments survive a checkpoint exactly."""
+"""LoRA files of other programs keep their scale, and layers add their updates as peft does."""
 
 from pathlib import Path
 
@@ -10,13 +10,12 @@ from safetensors.torch import load_file, save_file
 
 from configs.schema.finetune import Lora
 from finetune.native.lora import (
-    LEARNED,
     FusedLora,
-    activate,
-    active,
     add_learned,
     load_lora,
+    without_lora,
 )
+from tests.finetune.aitoolkit_runs import save_assistant
 
 pytestmark = pytest.mark.xdist_group("flux")
 CPU = torch.device("cpu")
@@ -44,7 +43,7 @@ def output(transformer: FluxTransformer2DModel) -> torch.Tensor:
 
 def test_alpha_in_a_file_of_another_program_is_applied(flux: Path, tmp_path: Path) -> None:
     """A file with rank 4 and alpha 2 equals one whose B is halved."""
-    tensors = load_file(flux / "assistant.safetensors")
+    tensors = load_file(save_assistant(tmp_path / "whole.safetensors"))
     halved = {key: t / 2 if ".lora_B." in key else t for key, t in tensors.items()}
     alphas = {
         key.replace("lora_A.weight", "alpha"): torch.tensor(2.0)
@@ -62,7 +61,7 @@ def test_alpha_in_a_file_of_another_program_is_applied(flux: Path, tmp_path: Pat
     assert torch.allclose(*found, atol=1e-6)
 
 
-def test_only_the_learned_lora_takes_gradients_whichever_is_active(
+def test_only_the_lora_takes_gradients_and_without_it_the_base_model_is_left(
     transformer: FluxTransformer2DModel,
 ) -> None:
     base = output(transformer)
@@ -72,17 +71,16 @@ def test_only_the_learned_lora_takes_gradients_whichever_is_active(
         parameter.data += 0.1
     changed = output(transformer)
     assert not torch.equal(changed, base)
-    with active(transformer, after=(LEARNED,)):
+    with without_lora(transformer):
         assert torch.equal(output(transformer), base)
     assert torch.equal(output(transformer), changed)
-    activate(transformer)
     trained = {name for name, p in transformer.named_parameters() if p.requires_grad}
     assert len(trained) == len(list(weights.parameters()))
-    assert all(f".{LEARNED}." in name for name in trained)
+    assert all(".lora_" in name for name in trained)
 
 
 def test_a_layer_adds_its_updates_as_peft_does(transformer: FluxTransformer2DModel) -> None:
-    weights = add_learned(transformer, Lora(rank=2, alpha=3.0), seed=0)
+    weights = add_learned(transformer, Lora(rank=2), seed=0)
     for parameter in weights.parameters():
         parameter.data += 0.1
     ours = output(transformer)

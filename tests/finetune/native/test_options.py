@@ -1,6 +1,5 @@
 """Schedules and adapters: each resumes exactly, and does what its key says."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -49,11 +48,11 @@ def plain(train_lora: TrainLora) -> RunFolder:
     return train_lora(*SHORT)
 
 
-def test_a_schedule_and_a_scale_resume_to_the_bit_and_the_file_gives_the_images_of_training(
+def test_a_schedule_resumes_to_the_bit_and_the_file_gives_the_images_of_training(
     train_lora: TrainLora, plain: RunFolder, tmp_path: Path
 ) -> None:
     keys = ["decay=1.0", "decay_shape=cosine", "warmup_steps=3"]
-    whole = train_lora(*SHORT, *(f"optimizer.{key}" for key in keys), "lora.alpha=16.0")
+    whole = train_lora(*SHORT, *(f"optimizer.{key}" for key in keys))
     copy = train_lora(resumes=killed_after_4(whole, tmp_path))
     assert losses(copy) == losses(whole)
     assert equal(lora(copy), lora(whole))
@@ -65,7 +64,6 @@ def test_a_schedule_and_a_scale_resume_to_the_bit_and_the_file_gives_the_images_
     drawn = run_attempt(whole.path, ["warmup=0"], kind="infer")
     found = Image.open(drawn.samples / "prompt-00" / "image-0000.png")
     exact = np.array(Image.open(whole.prompt_sample(0, 8)), dtype=int)
-    # The scale is in the file; by itself it rounds otherwise.
     assert np.abs(np.array(found, dtype=int) - exact).max() <= 1
 
 
@@ -76,22 +74,11 @@ def test_the_rate_of_each_step_is_recorded(train_lora: TrainLora) -> None:
     assert found == {n: schedule.rate(step=n, steps=8) for n in range(1, 9)}
 
 
-def test_a_prompt_has_the_seed_and_the_size_that_it_names(
-    train_lora: TrainLora, plain: RunFolder
-) -> None:
-    prompt = "[trigger] on a beach"
-    text = json.dumps([prompt, {"prompt": prompt, "seed": 9, "width": 48}])
-    run = train_lora(*SHORT, "train.steps=1", f"sample.prompts={text}")
-    first, second = (Image.open(run.prompt_sample(index, 0)) for index in range(2))
-    assert first.tobytes() == Image.open(plain.prompt_sample(0, 0)).tobytes()
-    assert (second.size, second.text["seed"]) == ((48, 32), "9")  # type: ignore[attr-defined]
-    with Image.open(run.samples / "step-000000000.png") as row:
-        assert row.size == (80, 32)
-    drawn = run_attempt(run.path, ["warmup=0", "images=2", "lora_scale=0"], kind="infer")
-    records = [record for record in drawn.records() if "image_s" in record]
-    assert [record["seed"] for record in records] == [42, 43, 9, 10]
-    found = Image.open(drawn.samples / "prompt-01" / "image-0000.png")
-    assert found.tobytes() == second.tobytes()
+def test_prompts_of_an_infer_run_have_seeds_of_their_own(plain: RunFolder) -> None:
+    drawn = run_attempt(plain.path, ["warmup=0", "images=2", "lora_scale=0"], kind="infer")
+    assert [r["seed"] for r in drawn.records() if "image_s" in r] == [42, 43, 44, 45]
+    found = Image.open(drawn.samples / "prompt-00" / "image-0000.png")
+    assert found.tobytes() == Image.open(plain.prompt_sample(0, 0)).tobytes()
 
 
 @pytest.mark.parametrize(
@@ -119,11 +106,6 @@ def test_a_file_has_the_type_and_the_metadata_that_other_programs_read(
         "modelspec.title": run.name,
         "modelspec.resolution": "32x32",
         "modelspec.trigger_phrase": "tiny subject",
-        "ss_base_model_version": "flux1",
-        "ss_sd_model_name": "model",
-        "ss_network_dim": "4",
-        "ss_num_train_images": "5",
         "step": "1",
     }
     assert {name: found[name] for name in expected} == expected
-    assert Lora.model_validate_json(found["lora"]) == run.config().lora  # type: ignore[attr-defined]

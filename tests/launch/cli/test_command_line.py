@@ -24,12 +24,12 @@ def test_these_are_all_its_flags() -> None:
     )
     assert {name: flags(command) for name, command in commands.items()} == {
         "check": [
-            "--fast", "--help", "--labels", "--resolution", "--sheet", "--slurm", "--trigger",
+            "--fast", "--help", "--labels", "--resolution", "--slurm", "--trigger",
             "--vae", "-h",
         ],
         "plan": [
             "--all", "--help", "--json", "--measure", "--new", "--no-forecast", "--partition",
-            "--rates", "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
+            "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
         ],
         "submit": [
             "--force", "--help", "--local", "--new", "--no-forecast", "--partition",

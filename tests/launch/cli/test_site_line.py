@@ -52,7 +52,7 @@ def test_any_python_lints_a_script(tmp_path: Path) -> None:
     assert linted.returncode == 1, linted.stderr
     assert f"{script}:" in linted.stdout
     assert refused.returncode == 2
-    assert refused.stderr == "No module named 'pydantic'; first: source env/activate.sh\n"
+    assert refused.stderr == "No module named 'pydantic'; fix: source env/activate.sh\n"
 
 
 def test_a_missing_site_is_said_once(

@@ -35,6 +35,14 @@ def test_a_run_without_gpus_is_measured_here(monkeypatch: pytest.MonkeyPatch) ->
     assert (line.level, line.message) == ("fail", "no torch")
 
 
+def test_without_slurm_a_run_is_measured_here(
+    monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
+    command("sinfo", "echo 'Could not establish a configuration source' >&2; exit 1")
+    monkeypatch.setattr(module, "_measured_on", lambda request, gpu: gpu)
+    assert list(measure(subject("resources.gpus_per_node=1"))) == [None]
+
+
 def test_several_nodes_are_not_measured() -> None:
     (line,) = measure(subject("resources.nodes=2"))
     assert (line.level, line.fix) == ("warn", "resources.nodes=1")

@@ -121,16 +121,6 @@ def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch) -> None:
     assert "no memory forecast for 2 cells; kept" in out
 
 
-@pytest.mark.long
-def test_the_hours_of_a_study_of_loras_are_told() -> None:
-    plan = make_plan(load_grid(Path("configs/studies/b-lora.yaml"), []), with_forecast=True)
-    assert [run.dropped for run in plan.runs] == [None] * 12
-    assert any("hours of steps on all runs" in remark for remark in plan.remarks)
-    small = ["resources.gpu=v100-16gb-sxm"]
-    plan = make_plan(load_grid(Path("configs/studies/b-lora.yaml"), small), with_forecast=True)
-    assert all("would fit" in (run.dropped or "") for run in plan.runs)
-
-
 def test_a_cell_within_the_margin_is_kept() -> None:
     gpu = {"fits": False, "gib": {"peak": 48.0}, "capacity_gib": 45.0, "reason": "r", "fix": "m"}
     assert ForecastAnswer(gpus={"a40": gpu}).too_large() is None

@@ -1,0 +1,61 @@
+"""Start runs of a batch script: each by sbatch, or one after another on this machine."""
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from configs.files import read_text
+from configs.load import expect
+from configs.schema import Command
+from launch.script.environment import users_environment
+from launch.slurm import client, executor
+from launch.submit.run import Choices
+from runs.folder import ROOT, RunFolder
+from runs.jobs import save_script, scripts_folder
+from runs.study_folder import study_of
+
+# Files of a run's folder `script/`: the flags of sbatch, which come before variables such as
+# SBATCH_PARTITION, and the script that starts the run without sbatch.
+FLAGS, START = "flags", "start"
+
+
+def start_runs(runs: list[RunFolder], choices: Choices, *, umask: int) -> Iterator[str]:
+    """Start runs, of one study if there are several; yield the ids of their jobs or process."""
+    if choices.how == "slurm":
+        for run in runs:
+            yield _queue(run, umask=umask)
+    elif runs:
+        yield _start(runs, umask=umask)
+
+
+def wrapper_of(run: RunFolder, script: Path) -> Path:
+    """Return the path of what sbatch gets: its name is the default name of the job."""
+    return run.path / "script" / "job" / script.name
+
+
+def _queue(run: RunFolder, *, umask: int) -> str:
+    config = expect(run.config(), Command, source=run.path)
+    wrapper = wrapper_of(run, Path(str(config.script)))
+    flags = shlex.split(read_text(run.path / "script" / FLAGS))
+    answer = client.sbatch(
+        [*flags, "--parsable", str(wrapper), *shlex.split(config.run)],
+        folder=Path(str(config.folder)), environment=users_environment(), umask=umask,
+    )  # fmt: skip
+    job = answer.split(";")[0]
+    save_script(run, job, read_text(wrapper, errors="replace"))
+    return job
+
+
+def _start(runs: list[RunFolder], *, umask: int) -> str:
+    """Start a process that carries the runs out, and return its id."""
+    study = study_of(runs[0].path)
+    words, folder = [str(runs[0].path / "script" / START)], scripts_folder(runs[0])
+    if study is not None:
+        study.stop_file.unlink(missing_ok=True)
+        cells, folder = study.jobs / "local.txt", study.jobs
+        cells.write_text("".join(f"{run.name}\n" for run in runs), encoding="utf-8")
+        words = ["bash", str(ROOT / "jobs" / "cells.sh"), str(study.path), "command", str(cells)]
+    pid = executor.start_detached(words, folder, environment=users_environment(), umask=umask)
+    if study is not None:
+        (folder / f"{pid}.cells").touch()
+    return str(pid)
