@@ -25,25 +25,56 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     if "group" in rows:
         of = rows["group"]
     known = np.flatnonzero(~np.isnan(epoch))
-    if len(known) < 2 or len(np.unique(epoch[known])) < 2:
+    if len(known) < 2 or not _is_within(step[known], epoch[known], of[known]):
         return rows, None
-    rises = np.flatnonzero(np.diff(epoch[known]) > 0) + 1
-    falls = step[known][rises] <= step[known][rises - 1]
-    if not len(rises) or falls.mean() < 0.5:
-        return rows, None
-    lengths, is_certain = _lengths(step[known], epoch[known], of[known])
     first = _first(epoch[known], rows["epochs"][known], step[known], of[known])
-    middle = float(np.median([*lengths.values()]))
-    named = np.array(sorted(lengths))
-    ends = np.concatenate([[0.0], np.cumsum([lengths[number] for number in named.tolist()])])
-    at = np.searchsorted(named, np.nan_to_num(epoch, nan=first))
-    # Epochs that are not in the log are as long as the others.
-    before = ends[at] + middle * np.maximum(np.nan_to_num(epoch, nan=first) - first - at, 0)
+    every, is_certain = _lengths(step[known], epoch[known], of[known])
+    number, before = np.nan_to_num(epoch, nan=first), np.zeros(len(rows))
+    # Another session may print another length of its epochs.
+    rises, falls = np.diff(epoch[known]), np.diff(step[known]) < 0
+    begins = known[np.flatnonzero((rises < 0) | ((rises == 0) & falls)) + 1]
+    for session in np.split(np.arange(len(rows)), begins):
+        own = session[~np.isnan(epoch[session])]
+        is_printed = not np.isnan(of[own]).all()
+        lengths = _lengths(step[own], epoch[own], of[own])[0] if is_printed else every
+        before[session] = _steps_before(number[session], first, {**every, **lengths}, lengths)
+    step = step + np.floor(before)
+    begun = rows["step"][known][np.append(True, np.diff(epoch[known]) > 0)]
+    # Steps that begin at other places in each epoch and still rise by a constant fit its length.
+    is_certain |= len(np.unique(begun)) > 2 and regularity(step[known]) > 0.98
     remark = (
         None if is_certain else "the length of an epoch is not known: it counts to its last line"
     )
-    rows = rows.replace(step=step + np.floor(before))
+    rows = rows.replace(step=step)
     return rows.take(rows["step"] < LARGEST_STEP), remark
+
+
+def _is_within(step: Floats, epoch: Floats, of: Floats) -> bool:
+    """Whether steps count within epochs: they fall, or end, at most rises of the epoch.
+
+    If only some steps are printed, they fall at some rises, and hardly anywhere else.
+    """
+    rises, falls = np.diff(epoch) > 0, np.diff(step) < 0
+    if not rises.any():
+        return False
+    if (np.diff(step) <= 0)[rises].mean() >= 0.5:
+        return True
+    again = (falls & rises).sum()
+    fewest = 1 if (step <= of).all() else 2
+    return bool(again >= fewest and again >= 0.8 * (falls & ~(np.diff(epoch) < 0)).sum())
+
+
+def _steps_before(
+    number: Floats, first: float, lengths: dict[float, float], own: dict[float, float]
+) -> Floats:
+    """Return the steps in the epochs before each row's [n]."""
+    middle = float(np.median([*own.values()]))
+    named = np.array(sorted(lengths))
+    ends = np.concatenate([[0.0], np.cumsum([lengths[one] for one in named.tolist()])])
+    at = np.searchsorted(named, number)
+    # Epochs that are not in the log are as long as the others.
+    before: Floats = ends[at] + middle * np.maximum(number - first - at, 0)
+    return before
 
 
 def _first(epoch: Floats, epochs: Floats, step: Floats, of: Floats) -> float:
@@ -64,14 +95,17 @@ def _lengths(step: Floats, epoch: Floats, of: Floats) -> tuple[dict[float, float
     found, is_certain = {}, True
     counts_from = float(step.min())
     gaps = np.diff(step)[(np.diff(step) > 0) & (np.diff(epoch) == 0)]
-    spacing = float(np.median(gaps)) if len(gaps) else 1.0
+    spacing = float(np.median(gaps)) if len(gaps) else float(np.ptp(step)) + 1.0
+    last = float(step.max())
     for number in np.unique(epoch):
         mine = epoch == number
         printed = of[mine][~np.isnan(of[mine])]
         if len(printed):
             found[float(number)] = float(printed.max())
             continue
-        found[float(number)] = float(step[mine].max()) + (spacing if counts_from == 0 else 0.0)
+        # If not every step is printed, the one that was printed latest in an epoch is nearest.
+        end = float(step[mine].max()) if spacing == 1 else last
+        found[float(number)] = end + (spacing if counts_from == 0 else 0.0)
         is_certain &= spacing == 1
     return found, is_certain
 
@@ -104,3 +138,16 @@ def _through_bars(rows: Rows) -> Rows:
         return rows
     step = step + np.cumsum(before)
     return rows.replace(step=step, bar_s=bar_s + np.cumsum(passed), bars=np.cumsum(bars))
+
+
+def regularity(step: Floats) -> float:
+    """Return the share of steps that rise by the commonest rise, of those that change."""
+    rises = np.diff(step)
+    rises = rises[rises != 0]
+    if not len(rises):
+        return 1.0
+    up = rises[rises > 0]
+    if not len(up):
+        return 0.0
+    _, counts = np.unique(up, return_counts=True)
+    return float(counts.max() / len(rises))

@@ -15,15 +15,15 @@ ALIASES = {
         "train step", "training step", "train iter", "global iter", "num updates", "iterations",
         "iters", "it", "update", "updates", "completed step", "iteration step", "iter num",
         "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps",
-        "num timesteps", "timestep", "env steps", "frames", "timesteps total", "timestepssofar",
-        "totalenvinteracts", "total env interacts", "total num steps", "total env steps",
+        "num timesteps", "timestep", "env steps", "frames", "frame", "timesteps total",
+        "timesteps so far", "total env interacts", "total num steps", "total env steps",
         "time total timesteps", "misc total timesteps", "nupdates", "misc nupdates", "n updates",
-        "itr", "envsteps", "numsamples", "serial timesteps",
+        "itr", "num samples", "serial timesteps",
     ),
     "epoch": (
         "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
     ),
-    "episode": ("episode", "episodes", "episodessofar"),
+    "episode": ("episode", "episodes", "episodes so far", "num episodes"),
     "loss": (
         "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
         "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",
@@ -32,6 +32,7 @@ ALIASES = {
         "mean loss", "loss mean", "running loss", "epoch loss", "train total loss",
         "loss train total", "train crossentropyloss", "l pix", "l g total", "average training loss",
         "train loss train total", "average train loss", "training loss avg", "loss train all",
+        "cost", "avg cost", "train cost",
     ),
     "lr": (
         "lr", "learning rate", "train lr", "train learning rate", "lr unet", "base lr",
@@ -44,7 +45,7 @@ ALIASES = {
     "tokens": ("tokens", "tokens seen", "consumed tokens", "total tokens", "num tokens",
                "throughput total tokens"),
     "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch",
-              "batchsize"),
+              ),
     "time": ("time", "wall time", "timestamp", "_timestamp", "walltime", "date", "datetime"),
     "train_s": ("train s",),
     "elapsed_s": (
@@ -59,6 +60,8 @@ ALIASES = {
 _KEYS = {name: (column, rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:]+")
+# `ValLoss` has two words; `MSE` and `mIoU` have one.
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z]{2})")
 _STEP = r"(?:steps?|it|its|iters?|iterations?|batch(?:es)?|updates?)"
 _IMAGE = r"(?:images?|imgs?|im|samples?|examples?|ex|seqs?|sequences?|sentences?)"
 _PER_S = r" (?:per )?(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
@@ -96,7 +99,8 @@ _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backw
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> str:
     """Return the words of a name in lower case, between single blanks."""
-    return _SPLIT.sub(" ", name.strip().strip("\"'").lower()).strip()
+    words = _CAMEL.sub(" ", name.strip().strip("\"'")).lower()
+    return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
 
 
 def column_of(name: str) -> str:
@@ -174,6 +178,8 @@ def meaning(name: str, unit: str) -> tuple[str, float]:
             ms = 1e-3 if unit.startswith("ms") else seconds
             return column, ms if is_time else 1.0
     column = _KEYS.get(key, ("", 0))[0]
+    if column == "loss" and key.endswith("cost") and unit in _DURATIONS and unit:
+        return "duration_s", seconds
     if column in ("time", "elapsed_s"):
         return ("duration_s" if column == "time" else "elapsed_s"), seconds
     if column:

@@ -34,7 +34,9 @@ DIALECTS = tuple(
         ("OLMo", r"\[step=\d+/\d+,epoch=", {}, "step"),
         ("Composer", r"\[batch=\d+/\d+\]:", {}, "step"),
         ("guided-diffusion", r"^\| step +\|", {}, "step"),
-        ("DeepSpeed", r"RunningAvgSamplesPerSec=", {"currsamplespersec": "images_per_s"}, "step"),
+        ("DeepSpeed", r"RunningAvgSamplesPerSec=",
+         {"curr samples per sec": "images_per_s", "running avg samples per sec": "running"},
+         "step"),
     )
 )  # fmt: skip
 STYLEGAN = Format(
@@ -69,7 +71,7 @@ TRAINER = Format(
     pattern=re.compile(rb"\{(?P<pairs>'[^{}\n]{1,4000})\}"),
     pair=re.compile(rb"'([^'{}\\\n]+)': '?([-+.\w]+)'?"),
 )
-_NOT_TRAINING = re.compile(
+NOT_TRAINING = re.compile(
     rb"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     rb"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
 )
@@ -89,7 +91,7 @@ BARS = Format(
         rb"[ \t]*[=:][ \t]*([-+]?\.?\d[-+.\w]*|nan|inf)"
     ),
     heads=("time",),
-    unless=_NOT_TRAINING,
+    unless=NOT_TRAINING,
     is_redrawn=True,
 )
 

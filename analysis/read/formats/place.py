@@ -7,14 +7,18 @@ import numpy as np
 
 from analysis.read.assemble import Placed, main_group, one_rank
 from analysis.read.columns import Rows, join
-from analysis.read.epochs import through_epochs
+from analysis.read.epochs import regularity, through_epochs
 from analysis.read.formats import lines
 from analysis.read.formats.mlperf import MLPERF, on_one_axis
 from analysis.read.text.infer import Inferred
-from analysis.read.text.judge import LEAST_REGULAR, regularity
+from analysis.read.text.judge import LEAST_REGULAR
 from analysis.read.text.patterns import Format
 from analysis.read.text.scan import Found, last_drawings
 from analysis.read.vocabulary import is_evaluation
+
+_CLOCKS = frozenset(
+    ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +142,7 @@ def _unit_is_known(candidate: Candidate) -> bool:
 
 def _uncertain(rows: Rows, axis: str, known: Format) -> dict[str, str]:
     """Return why tokens per second or intervals with an evaluation each are no rate of steps."""
-    is_rate_of_tokens = "tokens_per_s" in rows and not {"step_s", "steps_per_s"} & {*rows.columns}
+    is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
     if is_rate_of_tokens and known.name == "key: value":
         return {"printed": "the log does not say whether its tokens/s are of one device or of all"}
     if axis != "step" or "evaluated" not in rows:
@@ -161,6 +165,7 @@ def _with_sides(rows: Rows, sides: Sequence[Inferred], found: Found, *, axis: st
         kept = [
             name for name in other.columns
             if name in ("line", "place", "end", "time") or is_evaluation(name)
+            or (name == "loss" and "bar_s" in rows and not has_loss)
             or not ((side.axis in ("step", "epoch") and side.has_axis) or name in rows.columns
                     or name in ("epoch", "step", "of"))
         ]  # fmt: skip

@@ -7,7 +7,9 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +21,14 @@ from analysis.read.epochs import through_epochs
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import column_of, preferred
+from analysis.read.vocabulary import column_of, is_evaluation, is_loss, preferred
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
 MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
+_NAME = re.compile(r"[\w ./()-]*")
 NO_COLUMNS: Mapping[str, str] = {}
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
@@ -96,8 +99,14 @@ def log_of_cells(
     if "step" not in names and names.get("batch") and _counts(cells.found[names["batch"]][1]):
         names["step"] = names.pop("batch")
     column, axis = next(((column, unit) for column, unit in _AXES if column in names), ("", ""))
+    remarks = []
     if not axis:
-        return []
+        if not _is_history(cells.found):
+            return []
+        column, axis = "epoch", "epoch"
+        names["epoch"] = "epoch"
+        cells.found["epoch"] = ([*range(len(lines))], [float(row + 1) for row in range(len(lines))])
+        remarks = [f"{name}: it names no step or epoch: each of its rows is taken for an epoch"]
     columns = {own: spread(*cells.found[foreign], len(lines)) for own, foreign in names.items()}
     if column == "Progress/kimg":
         columns["images"] = np.round(1e3 * columns["Progress/kimg"])
@@ -113,12 +122,19 @@ def log_of_cells(
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
     rows = Rows(columns | {"step": step})
     is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
-    rows, remarks = rows.take(is_step), []
+    rows = rows.take(is_step)
     if axis == "step" and "epoch" in rows:
         rows, remark = through_epochs(rows)
-        remarks = [remark] if remark else []
-    placed = Placed(rows=rows, axis=axis, remarks=remarks, unit_is_known=False)
-    return assemble(placed, path=path, name=name, kind=kind, is_text=False)
+        remarks += [f"{name}: {remark}"] if remark else []
+    placed = Placed(rows=rows, axis=axis, unit_is_known=False)
+    logs = assemble(placed, path=path, name=name, kind=kind, is_text=False)
+    return [replace(log, remarks=(*remarks, *log.remarks)) for log in logs]
+
+
+def _is_history(names: Iterable[str]) -> bool:
+    """Whether names are those of a table with a row per epoch: both kinds of loss."""
+    losses = {is_evaluation(name) for name in names if column_of(name) == "loss" or is_loss(name)}
+    return losses == {True, False}
 
 
 def _counts(values: Sequence[float] | Floats) -> bool:
@@ -197,9 +213,7 @@ def _records(tree: Any) -> list[Any]:
     if not lists or len({len(value) for value in lists.values()}) > 1:
         return []
     # Columns, as of Keras: `{"loss": [...], "val_loss": [...]}`, one value an epoch.
-    rows = [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
-    known = any(column_of(name) in ("step", "epoch") for name in lists)
-    return rows if known else [row | {"epoch": n} for n, row in enumerate(rows, start=1)]
+    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
 def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
@@ -216,7 +230,9 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    return any(column_of(name) in ("step", "epoch", "images", "batch", "episode") for name in names)
+    axes = ("step", "epoch", "images", "batch", "episode")
+    is_named = all(_NAME.fullmatch(name) for name in names)
+    return (is_named and _is_history(names)) or any(column_of(name) in axes for name in names)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:

@@ -27,7 +27,7 @@ _CONFIG = re.compile(
     r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
     r"|momentum|weight_?decay|batch_?size|hidden|layers|gamma|scheduler|optim|max_|n_|num_))"
 )
-BESIDE = 0.6
+BESIDE = 2.1
 LEAST_OPENING = 12
 TRIED = 3
 
@@ -53,7 +53,14 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
     numbered = dict(_numbered_lines(some))
     kinds = kinds_of(numbered.items())
     inferred = infer(kinds, lines.DIALECTS, numbered)
-    tried = [Candidate(key=known.name, format=known) for known in lines.FORMATS]
+    tried = [
+        Candidate(
+            key=known.name,
+            format=known,
+            sides=_beside_bars(inferred) if known is lines.BARS else (),
+        )
+        for known in lines.FORMATS
+    ]
     for main in inferred:
         # One line is enough if it names a step and a loss: a training that has just begun.
         own = {numbered[line] for line in main.kind.lines}
@@ -72,8 +79,9 @@ def candidates(some: Sequence[Piece]) -> tuple[list[Candidate], tuple[str, ...]]
         placed = placed_rows(one, found)
         if placed is not None:
             matched = sum(found.matched.get(key, 0) for key, _ in one.formats)
-            verdict = judge(one.key, one.format, placed, matched=matched, numbered=len(numbered))
-            if verdict.score and any(side.has_loss for side in one.sides):
+            verdict = judge(one.format, placed, matched=matched, numbered=len(numbered))
+            has_loss = one.inferred is not None and one.inferred.has_loss
+            if verdict.score and not has_loss and any(side.has_loss for side in one.sides):
                 # A loss in the line of its step is the whole; one in a line beside may be a part.
                 verdict = replace(verdict, score=max(verdict.score - BESIDE, 0.1))
             judged.append((verdict, replace(one, heads=found.heads(key for key, _ in one.formats))))
@@ -86,10 +94,18 @@ def _disagreement(judged: Sequence[tuple[Judged, Candidate]]) -> tuple[str, ...]
     if len(judged) < 2 or judged[0][1].inferred is None:
         return ()
     best = judged[0][1]
-    seen = set(best.inferred.kind.lines) if best.inferred else set[int]()
+    seen = set(judged[0][1].inferred.kind.lines)
     for verdict, one in judged[1:]:
         other = one.inferred
-        if other is None or verdict.rows < 2 or not seen.isdisjoint(other.kind.lines):
+        if verdict.rows < 2 or (other and not seen.isdisjoint(other.kind.lines)):
+            continue
+        last = judged[0][0].last
+        if one.format is lines.BARS and verdict.axis == judged[0][0].axis and verdict.last > last:
+            return (
+                f"bars go on to {verdict.axis} {verdict.last:,}: the last loss may be later than "
+                "the one shown",
+            )
+        if other is None:
             continue
         if other.has_loss and other not in (*best.sides, *best.stages):
             shape = " ".join(field.name for field in other.kind.fields[:4])
@@ -105,8 +121,18 @@ def _numbered_lines(some: Sequence[Piece]) -> list[tuple[int, str]]:
             number += 1
             # A damaged entry of MLPerf is no other line: its names stand for several axes.
             if re.search(rb"\d", line[:2000]) and b":::MLL" not in line:
-                found.append((number, line[:2000].decode("latin-1")))
+                found.append((number, _without_bar(line[:2000]).decode("latin-1")))
     return found
+
+
+def _without_bar(line: bytes) -> bytes:
+    """Return what stands in a line after a bar, and the values of one that evaluates."""
+    bar = lines.BARS.pattern.match(b"\n" + line)
+    if bar is None:
+        return line
+    rest = line[bar.end() - 1 :]
+    before = bar["before"] or b""
+    return rest if not lines.NOT_TRAINING.search(before) else before + bar["pairs"] + rest
 
 
 def _stages(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
@@ -135,6 +161,17 @@ def _sides(main: Inferred, every: Sequence[Inferred]) -> tuple[Inferred, ...]:
     if not main.has_loss and not any(one.has_loss for one in found):
         others = [one for one in map(alone, found) if one.has_loss]
         found = [*others, *found] if len(others) == 1 else found
+    return tuple(found[:MOST_SIDES])
+
+
+def _beside_bars(every: Sequence[Inferred]) -> tuple[Inferred, ...]:
+    """Return the lines between bars that evaluate or have the loss of an epoch."""
+    found: list[Inferred] = []
+    for one in every:
+        is_of_epoch = one.has_loss and not one.has_step
+        if (one.has_evaluation or is_of_epoch) and one.kind not in [a.kind for a in found]:
+            found.append(one)
+    found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     return tuple(found[:MOST_SIDES])
 
 

@@ -23,12 +23,17 @@ _NUMBER = (
 _UNIT = (
     r" ?(?:ms|msecs?|s|secs?|seconds?|mins?|minutes|h|hours)(?:/[a-z]+)?(?![\w/])"
     r"| ?(?:[A-Za-z]+ ?)?/ ?(?:s|sec|second)(?![\w/])|%|[A-Za-z]{1,6}(?:/[A-Za-z]{1,12})?(?!\w)"
-    r"| (?:batches|steps|iterations|iters|epochs|updates)(?!\w)"
+    r"|(?:-?(?:st|nd|rd|th))?[ -](?:batch(?:es)?|steps?|iterations?|iters?|epochs?|updates?)(?!\w)"
+)
+# A number may follow a word without a blank only if the word counts: `epoch4`, `step100/174`.
+_BEFORE = (
+    r"(?:(?<![\w@])|(?<=\b[eE]poch)|(?<=\bEPOCH)|(?<=\b[sS]tep)|(?<=\b[iI]ter)|(?<=\b[bB]atch)"
+    r"|(?<=\b[iI]teration))"
 )
 _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern.decode()})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?)(?![\w:])"
-    rf"|(?:(?<=\[)\d+-(?=\d))?(?<![\w@])(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
+    rf"|(?:(?<=\[)\d+-(?=\d))?{_BEFORE}(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
     rf"(?P<total>[ \t]*/[ \t]*\d+(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
@@ -53,6 +58,7 @@ _LOSS_AT = re.compile(
     re.IGNORECASE,
 )
 _SAYS = re.compile(r"[ \t]*(?:is|was|=|:|->)[ \t]*")
+_ORDINAL = re.compile(r"^-?(?:st|nd|rd|th)\b")
 _COUNTED = re.compile(r" (epochs?|steps?|iterations?)\b")
 _AXES = frozenset(["epoch", "epochs", "step", "steps", "iteration", "iterations", "iters"])
 _MODIFIERS = frozenset(
@@ -69,7 +75,8 @@ _QUALIFIER = re.compile(
 class Field:
     """One value of a line: its name and unit as printed, and the text of the line before it.
 
-    `context` is the part of that text by which the field is found again. A `total` follows a slash.
+    `context` is the part of that text by which the field is found again; if `is_whole`, a sign
+    stands before it, and no further word of the name. A `total` follows a slash.
     """
 
     name: str
@@ -78,6 +85,7 @@ class Field:
     text: str
     form: str
     total: str | None = None
+    is_whole: bool = False
 
     @property
     def key(self) -> tuple[str, str, str, bool]:
@@ -127,8 +135,10 @@ def fields_of(line: str) -> tuple[list[Field], str | None]:
             start = word.start()
             head = word[0] if not found else head
         unit = unit or (match["unit"] or "")
-        if key_of(unit) in _AXES and (not name or name.split()[-1].lower() in _NOISE):
-            name, unit = unit.strip(), ""
+        if key_of(_ORDINAL.sub("", unit)) in _AXES and (
+            not name or name.split()[-1].lower() in _NOISE
+        ):
+            name, unit = _ORDINAL.sub("", unit).strip(" -"), ""
         if re.search(r"(?i:after)$", name) and (word := _COUNTED.match(line, last)):
             name, last = word[1], word.end()
         if not name and told and _SAYS.fullmatch(gap):
@@ -150,6 +160,7 @@ def fields_of(line: str) -> tuple[list[Field], str | None]:
                 text=match["clock"] or match["number"],
                 form="clock" if match["clock"] else "number",
                 total=match["total"],
+                is_whole=re.search(r"[^\w\s]\s*$", gap[:start]) is not None,
             )
         )
         if len(found) == MOST_FIELDS:

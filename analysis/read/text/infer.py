@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.read.epochs import regularity
 from analysis.read.text.fields import Field, Kind
 from analysis.read.text.patterns import Format
 from analysis.read.text.values import numbers
@@ -23,12 +24,25 @@ _NO_EPOCH = re.compile(
     r"fold|run|trial|seed|exp|client|worker|rank|gpu|stage|phase|task|net|layer|model"
 )
 MOST_COUNTS = 6
+LEAST_COUNTED = 10
 # Beside losses, a value with such a name is their sum.
 _WHOLE = frozenset(["total", "sum", "overall"])
 _NUMBER = rb"[-+]?[\d.][\d.,]*(?:[eE][-+]?\d+)?|[-+]?(?:nan|NaN|NAN|inf|Inf)\w*"
 _CLOCK = rb"(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
 _WORDS_OF_STEP = frozenset(
-    ["batch", "batches", "batch idx", "minibatch", "mini batch", "b", "episode", "game", "train"]
+    [
+        "batch",
+        "batches",
+        "batch idx",
+        "minibatch",
+        "mini batch",
+        "b",
+        "episode",
+        "episodes",
+        "num episodes",
+        "game",
+        "train",
+    ]
 )
 
 
@@ -54,6 +68,7 @@ class Inferred:
     format: Format
     kind: Kind
     has_axis: bool
+    has_step: bool
     axis: str
     has_loss: bool
     has_evaluation: bool
@@ -78,6 +93,8 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
     ranked = []
     before = ""
     nested = nested_counts(kind, dialect)
+    columns = [_meaning(one, dialect)[0] for one in kind.fields]
+    has_loss = "loss" in columns and "epoch" not in columns
     for place, one in enumerate(kind.fields):
         column, key = _meaning(one, dialect)[0], key_of(one.name)
         if one.unit.strip() == "%" or not one.is_count or place in nested.values():
@@ -98,6 +115,10 @@ def _steps_of(kind: Kind, dialect: Dialect | None) -> list[int]:
             )
         ):
             ranked.append((60, place))
+        elif not is_evaluation(one.name) and (
+            place in nested or (has_loss and _goes_on(kind, place))
+        ):
+            ranked.append((70, place))
         before = column
     return [place for _, place in sorted(ranked)][:3]
 
@@ -118,9 +139,13 @@ def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[int, int]:
     table = {place: numbers([row[place].text.encode() for row in rows]) for place in counts}
     found = {}
     for inner in counts:
+        total = _totals(rows, inner)
         for outer in counts:
             is_other = outer == inner or _NO_EPOCH.search(key_of(kind.fields[outer].name))
-            if not is_other and _begins_again(table[inner], table[outer]):
+            if not is_other and (
+                _begins_again(table[inner], table[outer])
+                or (kind.fields[inner].total and _multiplies(table[inner], table[outer], total))
+            ):
                 found[inner] = outer
     return {inner: outer for inner, outer in found.items() if inner not in found.values()}
 
@@ -133,6 +158,29 @@ def _begins_again(inner: Floats, outer: Floats) -> bool:
         return False
     is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
     return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
+
+
+def _totals(rows: Sequence[Sequence[Field]], place: int) -> Floats:
+    """Return the totals [n] that follow a field in the rows, NaN without one."""
+    texts = [(row[place].total or "").strip(" \t/") for row in rows]
+    return numbers([text.encode() for text in texts])
+
+
+def _multiplies(inner: Floats, outer: Floats, total: Floats) -> bool:
+    """Whether a count of `total` goes on by a constant through another: `iteration:2 step:26/174`.
+
+    So printed at every hundredth step, the inner one need not fall where the other rises.
+    """
+    step = outer * total + inner
+    is_within = (np.diff(inner) < 0).any() and len(step) > 3 and bool((inner <= total).all())
+    return bool(is_within and regularity(step) >= 0.9)
+
+
+def _goes_on(kind: Kind, place: int) -> bool:
+    """Whether a count of any name rises by a constant in nearly all lines: `count: 50, loss: 2`."""
+    texts = [row[place].text for row in kind.rows if len(row) == len(kind.fields)]
+    values = numbers([text.encode() for text in texts])
+    return len(np.unique(values)) >= LEAST_COUNTED and regularity(values) > 0.9
 
 
 def _counts_samples(kind: Kind, place: int) -> bool:
@@ -268,6 +316,7 @@ def _inferred(
         ),
         kind=kind,
         has_axis=has_axis,
+        has_step=step is not None,
         axis=axis if step is not None else "epoch" if "epoch" in names else "sample",
         has_loss="loss" in names,
         has_evaluation=any(is_evaluation(name) for name in names),
@@ -278,7 +327,8 @@ def _value(one: Field, group: bytes, *, total: bytes) -> bytes:
     """Return the pattern of a field: the text before it wherever it stands, and its value."""
     context = _escaped(one.context)
     if re.match(r"\w", one.context):
-        context = rb"(?<![A-Za-z0-9_])" + context
+        whole = rb"(?<![A-Za-z0-9_][ \t])" if one.is_whole else b""
+        context = rb"(?<![A-Za-z0-9_])" + whole + context
     after = rb"[ \t]*/[ \t]*" + total if one.total else b""
     return rb"[^\n]*?" + context + group + after
 

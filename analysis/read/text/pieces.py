@@ -115,7 +115,7 @@ def pieces(path: Path, *, again_from: int | None = None) -> Iterator[Piece]:
 
 
 def sample(path: Path) -> list[Piece]:
-    """Return a small file whole; the beginning and evenly spaced parts of a large one."""
+    """Return a small file whole; the beginning, the end and parts between of a large one."""
     with open_bytes(path) as file:
         data = file.read(SAMPLE)
         if len(data) < SAMPLE:
@@ -124,12 +124,15 @@ def sample(path: Path) -> list[Piece]:
         if isinstance(file, io.BufferedReader) and isinstance(file.raw, _Unpacked):
             return [*found, _piece(data[HEAD:], 1, HEAD)]
         size = file.seek(0, io.SEEK_END)
+        length = (SAMPLE - HEAD) // PARTS
         for number in range(PARTS):
-            at = HEAD + (size - HEAD) * number // PARTS
+            at = HEAD + (size - length - HEAD) * number // (PARTS - 1)
             file.seek(at)
-            part = file.read((SAMPLE - HEAD) // PARTS)
-            begin = part.find(b"\n") + 1
-            found.append(_piece(part[begin : part.rfind(b"\n") + 1 or None], 1, at + begin))
+            part = file.read(length)
+            cut = re.search(rb"[\r\n]", part)
+            begin = cut.end() if cut else 0
+            end = _last_line_end(part) if number < PARTS - 1 else 0
+            found.append(_piece(part[begin : end or None], 1, at + begin))
         return found
 
 

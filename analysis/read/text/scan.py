@@ -23,7 +23,7 @@ HEADS = (
     ("time", b":", re.compile(b"(" + STAMP.pattern + b")")),
 )
 HEAD_CHARS = 100
-_EPOCH = re.compile(rb"(?<![A-Za-z_-])[Ee](?:poch|POCH)\b[^\w\n.]{0,4}(\d{1,7})(?![.\d]\d|\w)")
+_EPOCH = re.compile(rb"(?<![A-Za-z_-])[Ee](?:poch|POCH)(?:\b[^\w\n.]{0,4})?(\d{1,7})(?!\.?\w)")
 
 
 @dataclass(kw_only=True)

@@ -244,3 +244,51 @@ def test_steps_that_begin_again_without_end_are_refused(tmp_path):
     text = "step,loss\n" + "\n".join(f"{n % 5},1.5" for n in range(20_000))
     with pytest.raises(Unreadable, match=re.escape("too often for runs")):
         logs_of(tmp_path / "x.csv", text)
+
+
+def test_a_number_may_stand_right_after_a_word_that_counts(tmp_path):
+    rows = [
+        f"TRAIN in epoch{e}, step{i}, loss = {5 - e:.2f}\nTEST in epoch{e}, loss = {6 - e:.2f}"
+        for e in range(4)
+        for i in range(0, 60, 20)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (int(log.step[-1]), log.last("loss")) == (220, 2.0)
+    assert log.evaluations[-1]["test_loss"] == 3.0
+
+
+def test_a_count_with_a_total_goes_on_through_another_that_is_not_called_an_epoch(tmp_path):
+    places = [(n // 174 + 1, n % 174) for n in range(99, 174 * 20, 100)]
+    rows = [f"iteration:{e} step:{i + 1}/174, NER loss: {9 / e:.3f}" for e, i in places]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.step.tolist() == list(range(100, 174 * 20, 100))
+    assert log.attempts == 1
+
+
+def test_steps_that_fall_only_where_the_epoch_rises_are_of_one_run(tmp_path):
+    places = [(n // 24 + 1, n % 24 + 1) for n in range(99, 9600, 100)]
+    rows = [f"(epoch: {e}, iters: {i}, time: 0.5) G_GAN: {9 / e:.3f}" for e, i in places]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.step.tolist() == list(range(100, 9601, 100))
+    assert not [remark for remark in log.remarks if "length of an epoch" in remark]
+
+
+def test_a_loss_in_a_line_of_details_is_not_that_of_the_step(tmp_path):
+    rows = [
+        f"Iteration {n}, loss = {9 / (n + 1):.4f}\n  output #0: loss = 1.5\n"
+        f"Iteration {n}, lr = 0.1\n  output #1: loss = 1.6"
+        for n in range(0, 4000, 500)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.last("loss") == pytest.approx(9 / 3501, abs=1e-4)
+
+
+def test_bars_that_go_on_beyond_the_lines_with_a_loss_are_named(tmp_path):
+    bar = "Epoch 1/9: {0}%|##| {0}/100 [00:{0:02d}<01:00, 1.0it/s, Cls=0.1]"
+    rows = [
+        bar.format(n) + (f"INFO - Epoch 1/9 [{n}/100] | Loss: {9 / n:.3f}" if n % 10 == 0 else "")
+        for n in range(1, 58)
+    ]
+    [log] = logs_of(tmp_path / "x", "\r".join(rows))
+    assert int(log.step[-1]) == 50
+    assert any("bars go on to step 57" in remark for remark in log.remarks)
