@@ -1,10 +1,10 @@
 """Facts of a run that a comparison needs beside its records: seed, nodes, times and repeats."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import combinations
 from typing import Any, Literal, TypeVar
 
-from analysis.measure.differences import causes, differences
+from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import placement
 from analysis.read.run_log import RunLog
 
@@ -45,20 +45,16 @@ def _at_once(a: RunLog, b: RunLog) -> bool:
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:
     """Whether two runs differ only in seed and in keys that affect nothing."""
-    if a.config is None or b.config is None:
-        return False
-    return all(item.name == "seed" or not item.affects for item in differences(a, b))
+    return recipe(a) is not None and recipe(a) == recipe(b)
 
 
-def group_alike(items: Sequence[Item], are_alike: Callable[[Item, Item], bool]) -> list[list[Item]]:
-    """Group items with the first that each is alike, in the order of first items."""
-    groups: list[list[Item]] = []
-    for item in items:
-        group = next((group for group in groups if are_alike(group[0], item)), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(item)
-    return groups
+def group_alike(items: Sequence[Item], key: Callable[[Item], Hashable | None]) -> list[list[Item]]:
+    """Group items of one key, in the order of first items; an item without a key stands alone."""
+    groups: dict[Hashable, list[Item]] = {}
+    for number, item in enumerate(items):
+        found = key(item)
+        groups.setdefault((number,) if found is None else found, []).append(item)
+    return list(groups.values())
 
 
 def attributed(a: RunLog, b: RunLog, *, of: Literal["clock", "loss"]) -> str:

@@ -113,8 +113,12 @@ def _without_removed(tree: Tree, kind: str, prefix: str = "") -> Tree:
         full = f"{prefix}{name}"
         if full in REMOVED_KEYS and full not in keys(kind) and value == REMOVED_KEYS[full].default:
             continue
-        is_group = isinstance(value, dict)
-        kept[name] = _without_removed(value, kind, f"{full}.") if is_group else value
+        if isinstance(value, dict):
+            inner = _without_removed(value, kind, f"{full}.")
+            if value and not inner:
+                continue  # the keys of this group are all removed
+            value = inner
+        kept[name] = value
     return kept
 
 

@@ -30,13 +30,13 @@ afterwards
   noise     gradient noise scale
   profile   longest operations of a trace
   cost      GPU-hours, money and energy
-  report    everything on one HTML page, or --folder; --check
+  report    everything on one HTML page; --check
   export    runs to wandb or one table
   audit     claims, recomputed
   archive   pack the records of runs
 by hand
   show      a config, every key resolved; `show pretrain`: what each key means
-  train     sample, score, fid, export, noise: of a run or its checkpoints
+  train     sample, fid, export, noise: of a run or its checkpoints
   finetune  tiny: a Flux to try with
 END
 }
@@ -53,7 +53,7 @@ renamed() {
     gns\ *) echo noise ;;
     formats\ *) echo runs --formats ;;
     'train gns') echo train noise ;;
-    site\ *) echo report --folder ;;
+    site\ *) echo report ;;
     figure\ *) echo loss --plot ;;
     schema\ *) echo show pretrain ;;
   esac

@@ -26,6 +26,7 @@ class AttemptEntry(TypedDict, total=False):
     ended: float
     engine: str
     host: str
+    folder: str
     slurm: dict[str, str | int]
     turn: str
     placement: list[dict[str, Any]]

@@ -2,7 +2,6 @@
 
 `ditbench train COMMAND --help` describes the other commands:
   sample RUN           draw many images from a run into one .npz, alone or under torchrun
-  score RUN            score the samples of a run on digits with a classifier
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
   export RUN FILE      write the newest weights to one safetensors file
   noise RUN            measure the gradient noise at saved checkpoints
@@ -15,7 +14,6 @@ import sys
 from runs.command import run_command
 
 _COMMANDS = {
-    "score": "train.evaluate.digits_score",
     "sample": "train.evaluate.sample_set",
     "fid": "train.evaluate.fid",
     "export": "train.weights.export",

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from analysis.measure.clocks import CLOCKS
-from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss import Compared, final_loss, loss_contrast
 from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, Floats, scaled
-from analysis.stats.mean import mean_of
+from analysis.stats.intervals import Estimate, scaled
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml
@@ -129,7 +126,10 @@ def compare(found: Estimate | None, *, value: float, half: float) -> str:
 def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
     logs = [log for run in claim.runs for log in _one(run)]
     if claim.quantity == "loss":
-        return _final_loss(logs[0].column("loss"))
+        mean = final_loss(logs[0])
+        final = mean.estimate() if mean else None
+        why = "mean over the last tenth of the run" if mean else "no loss is recorded"
+        return final, _needed(final, why) if final else why
     if claim.quantity == "loss_ratio":
         found = loss_contrast(logs[:1], logs[1:], Compared())
         ratio = found.mean.estimate().map(math.exp) if found.mean else None
@@ -168,15 +168,6 @@ def _one(run: str) -> Sequence[RunLog]:
     if len(logs) != 1:
         raise Unreadable(f"{run}: {len(logs)} runs in it; a claim names each run")
     return logs
-
-
-def _final_loss(loss: Floats) -> tuple[Estimate | None, str]:
-    """Return the mean loss of the last tenth of the records."""
-    known = loss[~np.isnan(loss)]
-    if not len(known):
-        return None, "no loss is recorded"
-    found = mean_of(known[-max(1, len(known) // 10) :]).estimate()
-    return found, _needed(found, "mean over the last tenth of the records")
 
 
 def _needed(found: Estimate | None, why: str) -> str:

@@ -15,8 +15,8 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--detect",
         action="store_true",
-        help="instead, one row per stall, spike, divergence, NaN, rate drop and "
-        "straggler; exit 1 if there is one",
+        help="instead, one row per stall, spike, divergence, NaN and rate drop; exit 1 if there is "
+        "one",
     )
 
 

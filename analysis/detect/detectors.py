@@ -1,20 +1,17 @@
-"""Detect faults in a run from its records: losses, rates, gaps, resumes, stragglers."""
+"""Detect faults in a run from its records: losses, rates, gaps and resumes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.detect.stragglers import late_ranks
 from analysis.measure.clocks import choose_clocks, intervals
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
 from analysis.stats.summary import SIGMA_OF_MAD, robust, summarise
-from runs.folder import RunFolder
 from runs.records import starts
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
@@ -31,19 +28,18 @@ AITOOLKIT_DATABASE = "ai-toolkit database"
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One fault, at the step and line that show it; `path` is the file if not the run's own."""
+    """One fault, at the step and line that show it."""
 
     kind: str
     step: int
     line: int
     detail: str
-    path: Path | None = None
 
 
 @kept_with_log
 def detect(log: RunLog) -> list[Finding]:
     """Return the findings of all detectors in a run, in the order of steps."""
-    found = [*_nans(log), *_loss(log), *_rates(log), *_stragglers(log)]
+    found = [*_nans(log), *_loss(log), *_rates(log)]
     found += [*_skipped_steps(log), *_gaps(log), *_resumes(log)]
     return sorted(found, key=lambda finding: (finding.step, finding.kind))
 
@@ -145,20 +141,6 @@ def _rates(log: RunLog) -> Iterator[Finding]:
     if (change := result.change) is not None and change.ratio > 1:
         detail = f"every step takes {change.ratio - 1:.0%} longer from here on"
         yield _at(log, int(found.row[change.index]), "rate drop", detail)
-
-
-def _stragglers(log: RunLog) -> Iterator[Finding]:
-    """Find ranks that the others wait for; the line is one of the rank's own file."""
-    if log.format != "ditbench":
-        return
-    for late in late_ranks(RunFolder(log.path)):
-        detail = (
-            f"rank {late.rank} comes {late.late_s:.3g} s after the others at {late.share:.0%} of "
-            f"{late.steps} steps of attempt {late.attempt}"
-        )
-        yield Finding(
-            kind="straggler", step=late.step, line=late.line, detail=detail, path=late.path
-        )
 
 
 def _skipped_steps(log: RunLog) -> Iterator[Finding]:

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
-from analysis.stats.intervals import Floats
 from configs.files import read_text
 from runs.folder import RunFolder
 from runs.gpu_log import GpuLog, read_gpu_logs
@@ -60,16 +57,6 @@ def _readings(log: RunLog) -> Iterator[list[_Reading]]:
                 _Reading(since=since, time=time, joules=joules, covered_s=covered_s, by=by)
             )
         yield sorted(readings, key=lambda one: one.time)
-
-
-def energy_at(log: RunLog, time: Floats) -> Floats:
-    """Return the kWh that the GPUs had used up to times [n] since 1970, NaN without readings."""
-    gpus = [gpu for gpu in _readings(log) if any(row.by for row in gpu)]
-    total = np.full(len(time), 0.0 if gpus else np.nan)
-    for gpu in gpus:
-        spent = np.cumsum([0.0, *(row.joules for row in gpu)]) / JOULES_PER_KWH
-        total += np.interp(time, [gpu[0].since, *(row.time for row in gpu)], spent)
-    return total
 
 
 @kept_with_log

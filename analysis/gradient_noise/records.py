@@ -13,7 +13,7 @@ from runs.records import Record
 
 PARTS = ("products", "pairs", "squares", "counts")
 # Scopes: all parameters at every training step; of bins of t, the adaLN layers at every step, the
-# whole model, and the adaLN layers for the whole model's images.
+# whole model at checkpoints, and the adaLN layers there for the same images.
 STEPS, ADALN, WHOLE, SAME = "steps", "adaln", "whole", "adaln_same_images"
 _MAX_BINS = 10_000
 
@@ -65,17 +65,6 @@ def _parse_step(step: int, fields: Mapping[str, Any]) -> NoiseRecord:
     return NoiseRecord(step=step, count=count, batch=batch, weights=weights, sums=sums)
 
 
-def _parse_whole(step: int, fields: Mapping[str, Any]) -> NoiseRecord:
-    """Parse `gns_whole`: samples of every bin, and of all t, of the whole model and adaLN."""
-    count, batch = _sizes(fields, "k", "b")
-    weights = _numbers(fields["weights"])
-    names = ("small", "big", *PARTS)
-    rows = _rows([[*fields[name], fields["all"][name]] for name in names], weights)
-    whole = tuple(_norms(row[0], row[1], count=count, batch=batch) for row in rows)
-    sums = {WHOLE: whole, SAME: tuple(_grams(*row[2:]) for row in rows)}
-    return NoiseRecord(step=step, count=count, batch=batch, weights=weights, sums=sums)
-
-
 def _parse_sample(_: int, fields: Mapping[str, Any]) -> NoiseRecord:
     """Parse `gns_sample`: one sample at a checkpoint, of one bin or of all t.
 
@@ -102,7 +91,6 @@ def _parse_sample(_: int, fields: Mapping[str, Any]) -> NoiseRecord:
 
 _PARSERS: dict[str, Callable[[int, Mapping[str, Any]], NoiseRecord]] = {
     "gns": _parse_step,
-    "gns_whole": _parse_whole,
     "gns_sample": _parse_sample,
 }
 

@@ -81,7 +81,7 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
     if samples:
         found = list(_checkpoints(samples))
     else:
-        found = list(_training_stages(parsed["gns"], parsed["gns_whole"], stages))
+        found = list(_training_stages(parsed["gns"], stages))
     if not found:
         raise Unreadable(
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
@@ -93,29 +93,20 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
     )
 
 
-def _training_stages(
-    steps: list[NoiseRecord], wholes: list[NoiseRecord], stages: int
-) -> Iterator[Stage]:
+def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
     """Yield equal stretches of records, cut also at changes of the microbatches."""
-    begin = -1
     for _, alike in itertools.groupby(steps, key=lambda record: record.shape):
         group = list(alike)
         parts = max(1, min(stages, len(group) // MIN_VALUES))
         for rows in np.array_split(np.arange(len(group)), parts):
             part = [group[int(row)] for row in rows]
-            last = part[-1].step
-            measured = [one for one in wholes if begin < one.step <= last]
-            measured = [one for one in measured if one.shape == measured[-1].shape]
-            scopes = [_binned(part, ADALN)] if len(part[0].weights) else []
-            scopes += [_binned(measured, scope) for scope in (WHOLE, SAME) if measured]
             yield Stage(
-                step=last,
+                step=part[-1].step,
                 count=part[0].count,
                 seconds=None,
                 whole=concatenate([one.sums[STEPS][0] for one in part]),
-                binned=tuple(scopes),
+                binned=(_binned(part, ADALN),) if len(part[0].weights) else (),
             )
-            begin = last
 
 
 def _binned(records: list[NoiseRecord], scope: str) -> BinnedSums:

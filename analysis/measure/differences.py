@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from analysis.read.machine import machine
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
 from configs.schema import KINDS, keys
 from configs.schema.removed import REMOVED_KEYS
 
@@ -131,4 +131,22 @@ def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str],
         (name, yaml_text(value))
         for name, value in sorted((config | machine(log.facts)).items())
         if not name.startswith(tuple(without))
+    )
+
+
+@kept_with_log
+def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
+    """Return all keys that affect something and all facts, but for the seed.
+
+    Runs of the same recipe are repeats. Return None if the config is unknown.
+    """
+    if log.config is None:
+        return None
+    tags = _tags(log.config)
+    config = {name: value for name, value in log.config.items() if tags.get(name, CLOCK)}
+    known = (config | machine(log.facts)).items()
+    return frozenset(
+        (name, yaml_text(value))
+        for name, value in known
+        if value is not None and name not in ("seed", "name")
     )

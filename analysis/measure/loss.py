@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
+from analysis.measure.quality import why_other
 from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -60,7 +61,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
     point by point. The same loss has to hold in both halves of the range, too.
     """
-    if why := why_unlike(base[0], arm[0], compared.of):
+    if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
         return refused(why)
     for log in (*base, *arm):
         if doubt := log.uncertain.get(compared.of):
@@ -195,13 +196,13 @@ def pair_points(a: LossCurve, b: LossCurve, low: float, high: float) -> PairedCu
     )
 
 
-def final_loss(log: RunLog, *, of: str = "loss") -> float | None:
+def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:
     """Return the loss of a run: the mean of its last tenth, or the last evaluation `of`."""
     try:
         curve = loss_curve(log, by="step", of=of)
     except Unreadable:
         return None
-    return float(curve.loss[_tail(curve.x, curve.x[0], curve.x[-1], of)].mean())
+    return mean_of(curve.loss[_tail(curve.x, curve.x[0], curve.x[-1], of)])
 
 
 def whole_factor(a: LossCurve, b: LossCurve) -> int | None:
@@ -259,6 +260,8 @@ def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, An
 def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]]:
     """Return a row per run but the first, with the verdict on it against the first."""
     first, *others = logs
+    finals = [final_loss(log, of=compared.of) for log in logs]
+    values = [None if mean is None else mean.value for mean in finals]
     contrasts = [loss_contrast([first], [log], compared) for log in others]
     names = [log.name for log in logs]
     verdicts = against_first(contrasts, compared.quantity, names=names)[1:]
@@ -266,11 +269,11 @@ def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]
         {
             "a": first.name,
             "b": log.name,
-            "loss_a": final_loss(first, of=compared.of),
-            "loss_b": final_loss(log, of=compared.of),
+            "loss_a": values[0],
+            "loss_b": value,
             **verdict,
         }
-        for log, verdict in zip(others, verdicts, strict=True)
+        for log, value, verdict in zip(others, values[1:], verdicts, strict=True)
     ]
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.observations import group_alike, is_repeat, seed_of
+from analysis.measure.differences import recipe
+from analysis.observations import group_alike, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, one_sample, refused
 from analysis.stats.intervals import Floats, blocks_mean, estimate_fields
@@ -42,7 +43,7 @@ FID = Quantity(name="FID", better="lower", stretch="last evaluation", margin=MAR
 
 def qualities(logs: Sequence[RunLog]) -> list[Quality]:
     """Return the arms that record distances without their bias."""
-    found = [quality_of(members) for members in group_alike(logs, is_repeat)]
+    found = [quality_of(members) for members in group_alike(logs, recipe)]
     return [quality for quality in found if quality is not None]
 
 
@@ -92,6 +93,13 @@ def quality_contrast(base: Quality, arm: Quality) -> Contrast:
     if not all(sides):
         return Contrast(mean=None, why="a FID at infinity is not above 0")
     return contrast(*sides)
+
+
+def why_other(logs: Sequence[RunLog], of: str) -> str | None:
+    """Return in which facts distances `of` samples were measured unlike, None if in none."""
+    known = ([one for one in log.evaluations if of in one and "fid_facts" in one] for log in logs)
+    unlike = _unlike([records[-1] for records in known if records])
+    return f"other {', '.join(unlike)}" if unlike and "loss" not in of else None
 
 
 def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:

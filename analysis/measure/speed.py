@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
+from analysis.measure.differences import recipe
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
 from analysis.read.run_log import RunLog, kept_with_log
@@ -23,7 +24,13 @@ from analysis.stats.contrast import (
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
-from analysis.stats.summary import MIN_SEGMENT, Summary, ratio_of_means, summarise
+from analysis.stats.summary import (
+    MIN_SEGMENT,
+    MOST_ISOLATED,
+    Summary,
+    ratio_of_means,
+    summarise,
+)
 
 SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
 # A rate whose interval reaches further than this share of it is undetermined.
@@ -182,7 +189,7 @@ def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
-    groups = group_alike(runs, lambda a, b: is_repeat(a.log, b.log))
+    groups = group_alike(runs, lambda run: recipe(run.log))
     return [Arm(runs=tuple(group)) for group in groups]
 
 
@@ -238,6 +245,8 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
 
 def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contrast:
     """Compare two runs by the steps that both record, otherwise by their means."""
+    if base.seconds and arm.seconds and None not in (base.seconds.error, arm.seconds.error):
+        base, arm = _counted_alike(base, arm)
     a, b = base.seconds, arm.seconds
     assert a is not None
     assert b is not None
@@ -262,6 +271,22 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
             return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
     mean = replace(means.widened(rounding), value=means.value + shift)
     return Contrast(mean=mean, unit="run", n=1, why=change)
+
+
+def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate, MeasuredRate]:
+    """Return two runs that set isolated intervals aside only if both together have few.
+
+    Otherwise a run with two rare pauses would differ from one with three, in which they count.
+    """
+    runs = (base, arm)
+    summaries = [run.summary for run in runs if run.summary is not None]
+    isolated, far = (sum(getattr(one, of) for one in summaries) for of in ("isolated", "far"))
+    if isolated == 0 or far <= MOST_ISOLATED:
+        return runs
+    whole = [
+        summarise(run.intervals.seconds, run.intervals.attempt, most_isolated=0) for run in runs
+    ]
+    return replace(base, summary=whole[0]), replace(arm, summary=whole[1])
 
 
 def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:

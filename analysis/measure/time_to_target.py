@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.differences import recipe
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import END_EVENTS, time_breakdown
-from analysis.observations import group_alike, is_repeat, nodes_of, overlap, seed_of
+from analysis.observations import group_alike, nodes_of, overlap, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
@@ -228,7 +229,7 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
             )
     span = smoothing_span(logs)
     found = []
-    for members in group_alike(sorted(logs, key=_size), _are_alike):
+    for members in group_alike(sorted(logs, key=_size), lambda log: recipe(log) or _size(log)):
         times = {log.name: time_to_target(log, target, span=span) for log in members}
         found.append(
             TargetGroup(
@@ -239,10 +240,6 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
             )
         )
     return found
-
-
-def _are_alike(a: RunLog, b: RunLog) -> bool:
-    return is_repeat(a, b) or (a.config is b.config is None and _size(a) == _size(b))
 
 
 def _size(log: RunLog) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from configs.errors import ConfigError, Unreadable
 from configs.files import read_bytes, read_lines
 from configs.load import flatten
 from configs.schema import KINDS, keys
+from runs.attempt.own_logs import KEPT
 from runs.folder import RunFolder
 from runs.json_files import AttemptEntry
 from runs.records import Record, is_number, read_records, valid
@@ -124,31 +125,46 @@ def _columns(steps: Iterable[Record]) -> dict[str, Floats]:
 
 
 def with_program_log(run: RunFolder, log: RunLog) -> RunLog:
-    """Return the log of a run with the steps that its program printed, or wrote to `log.file`."""
+    """Return the log of a run with the steps that its program printed.
+
+    If it printed no loss, they are those of a log that it wrote and `runs.attempt.own_logs` kept.
+    """
     told: Mapping[str, Any] = run.config_tree().get("log") or {}
     options = ReadOptions(pattern=told.get("pattern"), columns=told.get("columns") or {})
-    name = told.get("file")
-    printed = [(number, run.attempt(number) / "output.log") for number in run.attempts()]
-    written = [(None, path) for path in sorted((run.path / "output").glob(name))] if name else []
     parts, remarks = [], list(log.remarks)
-    for number, path in written or ([] if name else printed):
-        if not path.is_file() or not path.stat().st_size:
-            continue
-        with reading_with(options):
-            found = read_file(path, name=run.name)
-        if found:
-            part = max(found, key=len)
-            parts.append(part if number is None else _of_attempt(part, number))
-            remarks += [remark for remark in part.remarks if number is None or "step" in remark]
-        if len(found) > 1:
-            remarks.append(f"{path}: {len(found)} runs in it; the longest is read")
-        if name and parts:
-            break
+    with reading_with(options):
+        for number in run.attempts():
+            output = run.attempt(number) / "output.log"
+            printed = _longest([output], name=run.name, remarks=remarks)
+            if printed is None or "loss" not in printed.values:
+                kept = sorted((run.attempt(number) / KEPT).rglob("*"))
+                printed = _longest(kept, name=run.name, remarks=remarks, wanted="loss") or printed
+            if printed is not None:
+                parts.append(_of_attempt(printed, number))
+                remarks += [remark for remark in printed.remarks if "step" in remark]
     if not parts:
-        where = f"{run.path}/output/{name}" if name else f"{run.path}/attempts/*/output.log"
+        where = f"{run.path}/attempts/*/output.log, nor in {KEPT} beside it"
         hint = "docs/own-script.md says how to make it readable"
         return replace(log, remarks=(*remarks, f"{run.name}: no step in {where}; {hint}"))
     return replace(_joined(parts, log), remarks=tuple(dict.fromkeys(remarks)))
+
+
+def _longest(
+    paths: Iterable[Path], *, name: str, remarks: list[str], wanted: str = "step"
+) -> RunLog | None:
+    """Return the longest log in some files that has a step, or a loss; say what is passed over."""
+    found: list[RunLog] = []
+    for path in paths:
+        if path.is_file() and path.stat().st_size:
+            try:
+                found += read_file(path, name=name)
+            except Unreadable as error:
+                remarks.append(str(error))
+    suitable = [part for part in found if len(part) and wanted in ("step", *part.values)]
+    best = max(suitable, key=len, default=None)
+    if best is not None and suitable[1:]:
+        remarks.append(f"{name}: {len(suitable)} runs in its logs; read the longest, {best.path}")
+    return best
 
 
 def _of_attempt(part: RunLog, number: int) -> RunLog:

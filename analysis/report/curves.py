@@ -1,23 +1,21 @@
 """Curves of runs for a page: thinned, over every axis that a log has, with intervals."""
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
-from analysis.gpus.energy import energy_at
 from analysis.measure.clocks import choose_clocks, intervals
 from analysis.measure.loss_curve import AXES, axis_values, loss_curve
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
-from analysis.stats.contrast import FEWEST, one_sample
+from analysis.stats.contrast import FEWEST
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from runs.records import is_number
 
-PLOT_AXES = {**AXES, "energy_kwh": "energy of the GPUs in kWh"}
 MOST_POINTS, ALL_POINTS, MOST_BAND_POINTS = 2000, 100_000, 400
 # A smaller share of an axis is a difference of rounding.
 SAME = 1e-9
@@ -87,8 +85,9 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
     if not len(step) or not (losses > 0).all():
         return {}
     rows = thinned(losses.mean(axis=0), min(most, MOST_BAND_POINTS))
-    means = [one_sample(np.log(losses[:, row])).estimate().map(math.exp) for row in rows]
-    band = np.array([(one.low, one.value, one.high) for one in means], float).T
+    logs = np.log(losses[:, rows])
+    half = stdtrit(len(parts) - 1, 0.975) * logs.std(axis=0, ddof=1) / len(parts) ** 0.5
+    band = np.exp(logs.mean(axis=0) + np.stack([-half, np.zeros(len(rows)), half]))
     axes = ("step", "images")
     mean = _curve(parts[0].log, step[rows], band[1], most=most, band=band[[0, 2]], axes=axes)
     return mean and mean | {"seeds": len(parts)}
@@ -96,7 +95,7 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
 
 def _curve(
     log: RunLog, step: Floats | Ints, y: Floats, *, most: int, band: Floats | None = None,
-    axes: Sequence[str] = tuple(PLOT_AXES),
+    axes: Sequence[str] = tuple(AXES),
 ) -> Curve:  # fmt: skip
     """Return the finite values [n] at `step` [n], with the `band` [2, n], over axes that rise.
 
@@ -110,18 +109,13 @@ def _curve(
     is_there = len(log) > 0 and bool((log.step[place] == step[rows]).all())
     found = {"step": step[rows].astype(np.float64)}
     for name in axes if is_there else ():
-        values = _energy(log)[place] if name == "energy_kwh" else axis_values(log, name)[place]
+        values = axis_values(log, name)[place]
         if np.isfinite(values).all() and (np.diff(values) > 0).all():
             found[name] = values
     curve: Curve = {"y": _plain(y[rows]), "x": {name: _axis(name, found) for name in found}}
     if band is not None and np.isfinite(band[:, rows]).all():
         curve |= {"low": _plain(band[0, rows]), "high": _plain(band[1, rows])}
     return curve
-
-
-@kept_with_log
-def _energy(log: RunLog) -> Floats:
-    return energy_at(log, log.column("time"))
 
 
 def _axis(name: str, found: Mapping[str, Floats]) -> list[Any]:

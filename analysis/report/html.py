@@ -5,7 +5,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ _BADGES = {
     **dict.fromkeys(("disagrees", "failed", "slower", "different", "worse", "lost"), "bad"),
     **dict.fromkeys(("undecidable", "undetermined", "inconclusive"), "open"),
 }
-Link = Callable[[str, Mapping[str, Any]], str | None]
 
 
 def text(value: object) -> str:
@@ -38,8 +37,8 @@ def text(value: object) -> str:
     return html.escape(printable(str(value)))
 
 
-def table(rows: Sequence[Mapping[str, Any]], *, link: Link | None = None) -> str:
-    """Return rows as HTML without empty columns; `link(column, row)` may return a cell's source.
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as HTML without empty columns.
 
     Verdicts stand beside the first names, so that no screen is too narrow for them.
     A column of one value is a line below, and keys that vary together are named there.
@@ -55,10 +54,7 @@ def table(rows: Sequence[Mapping[str, Any]], *, link: Link | None = None) -> str
     heads = [head for head in shown[:first] if head not in verdicts] + verdicts
     heads += [head for head in shown[first:] if head not in verdicts]
     top = "".join(_head(head, number=head in numeric) for head in heads)
-    lines = [
-        "".join(_cell(row, head, number=head in numeric, link=link) for head in heads)
-        for row in rows
-    ]
+    lines = ["".join(_cell(row, head, number=head in numeric) for head in heads) for row in rows]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
     below = [aside(f"{_short(head)}: {head}") for head in heads if _short(head) != head]
     if alike:
@@ -98,16 +94,13 @@ def _class(number: bool, content: str) -> str:
     return ' class="n"' if number else ' class="w"' if len(content) > LONGEST_UNBROKEN else ""
 
 
-def _cell(row: Mapping[str, Any], head: str, *, number: bool, link: Link | None) -> str:
+def _cell(row: Mapping[str, Any], head: str, *, number: bool) -> str:
     value = row.get(head)
     content = text(formatted(value))
     if head.endswith(("state", "verdict")):
         word = str(row.get("word") or content).split(" ")[0]
         if kind := _BADGES.get(word.rstrip(",:;")):
             content = f'<span class="badge {kind}">{content}</span>'
-    address = link(head, row) if link and value is not None else None
-    if address:
-        content = f'<a href="{html.escape(address)}">{content}</a>'
     kind = _class(number, formatted(value))
     if head.endswith("verdict"):
         kind = ' class="v w"' if kind else ' class="v"'
@@ -148,14 +141,10 @@ def inert_json(data: Any) -> str:
     return _TURNING.sub(r"\\\\\1", plain).replace("<", "\\u003c")
 
 
-def page(
-    title: str, subtitle: str, sections: Mapping[str, str], *, data: Any, record: str = "",
-    above: tuple[str, str] | None = None,
-) -> str:  # fmt: skip
+def page(title: str, subtitle: str, sections: Mapping[str, str], *, data: Any, record: str) -> str:
     """Return the whole page with its sections by name, in order.
 
-    Its script draws `data`. `record` is JSON of what the page was made from. `above` is the name
-    and the address of the page that lists this one.
+    Its script draws `data`. `record` is JSON of what the page was made from.
     """
     style = "".join((STATIC / name).read_text("utf-8") for name in ("uPlot.css", "report.css"))
     licence, uplot, own = (
@@ -164,13 +153,11 @@ def page(
     scripts = [f"/*\n{licence}*/\n{uplot}", own]
     shown = {name: body for name, body in sections.items() if body}
     links = "".join(f'<a href="#{name}">{text(name)}</a>' for name in shown)
-    way = f'<p class="way"><a href="{text(above[1])}">{text(above[0])}</a></p>' if above else ""
     inline = "\n".join(f"<script>{script}</script>" for script in scripts)
     known = {"record": record, "data": inert_json(data)}
     blocks = "\n".join(
         f'<script type="application/json" id="{name}">{content}</script>'
         for name, content in known.items()
-        if content
     )
     bodies = "\n".join(shown.values())
     hashes = " ".join(map(_hash, scripts))
@@ -180,19 +167,19 @@ def page(
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src {_hash(style)}; script-src {hashes}; img-src data: 'self';
+ content="default-src 'none'; style-src {_hash(style)}; script-src {hashes}; img-src data:;
  base-uri 'none'; form-action 'none'">
 <link rel="icon" href="data:,">
 <title>{text(title)}</title>
 <style>{style}</style>
 </head>
 <body>
-<header>{way}<h1>{text(title)}</h1><p>{text(subtitle)}</p><nav>{links}</nav></header>
+<header><h1>{text(title)}</h1><p>{text(subtitle)}</p><nav>{links}</nav></header>
 <main>
 {bodies}
 </main>
-<footer>Intervals are 95 %. Rates are medians over steady intervals; each names its clock.
-A ratio is taken within one clock only. Numbers link to their file and line.</footer>
+<footer>Intervals are 95 %. Rates are means after warm-up; each names its clock.
+A ratio is taken within one clock only.</footer>
 {blocks}
 {inline}
 </body>

@@ -8,12 +8,12 @@ from analysis.detect.detectors import detect
 from analysis.gpus.energy import energy
 from analysis.measure.cost import cost_rows
 from analysis.measure.differences import yaml_text
-from analysis.measure.loss_curve import why_unlike
+from analysis.measure.loss_curve import AXES, why_unlike
 from analysis.measure.overview import run_row
 from analysis.measure.speed import group_arms, measure_rate
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.report.curves import ALL_POINTS, MOST_POINTS, PLOT_AXES, curves, mean_curve
+from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve
 from analysis.report.html import aside, section, table
 from analysis.report.svg import COLOURS
 from analysis.study.cells import seconds_per_image, started_runs
@@ -42,13 +42,9 @@ def table_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
     return {"run": log.name} | {name: known.get(name) for name in COLUMNS}
 
 
-def runs_section(rows: Sequence[Mapping[str, Any]], links: Mapping[str, Sequence[str]]) -> str:
-    """Return the table of runs, which the script filters, with `links` by column and row."""
-    place = {id(row): number for number, row in enumerate(rows)}
-    shown = table(
-        rows, link=lambda head, row: links[head][place[id(row)]] if head in links else None
-    )
-    return section("runs", "Runs", shown)
+def runs_section(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of runs, which the script filters."""
+    return section("runs", "Runs", table(rows))
 
 
 def runs_data(logs: Sequence[RunLog], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -93,7 +89,7 @@ def curves_data(logs: Sequence[RunLog]) -> dict[str, Any]:
         kept = own if len(logs) <= FEW_RUNS else few
         one = {"name": log.name, "rows": [number], "alone": number in alone, "curves": kept}
         drawn += [one] if kept else []
-    return {"axes": PLOT_AXES, "colours": COLOURS, "curves": [*means, *drawn]}
+    return {"axes": AXES, "colours": COLOURS, "curves": [*means, *drawn]}
 
 
 def curves_section(data: Mapping[str, Any], logs: Sequence[RunLog]) -> str:

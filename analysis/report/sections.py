@@ -20,8 +20,8 @@ from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.report.evidence import address, command, evidence, recomputed, source
 from analysis.report.html import aside, figure, folded, section, table, text
+from analysis.report.sources import paths_of, recomputed
 from analysis.report.svg import MOST_ROWS, Range, ranges, shares
 from analysis.study.ablation import effect_rows, effects, interactions
 from analysis.study.cells import group_cells, started_runs
@@ -83,7 +83,7 @@ def verdicts(study: ComparedArms) -> str:
 
 def _again(study: ComparedArms) -> str:
     options = ("--by", study.by, "--margin", str(study.margin))
-    return recomputed("compare", *options, logs=study.logs, beside=study.beside)
+    return recomputed("compare", *options, paths=paths_of(study.logs), beside=study.beside)
 
 
 def cells(study: ComparedArms) -> str:
@@ -105,9 +105,7 @@ def decisions(logs: Sequence[RunLog], beside: Path) -> str:
     found = decide(study, logs)
     rows = [standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]
     rule = "Intervals that hold at every look at once, 95 % for all of them together"
-    again = evidence(
-        logs, [command("cells", "--decided", paths=[study.path], beside=beside)], beside
-    )
+    again = recomputed("cells", "--decided", paths=[study.path], beside=beside)
     told = aside(f"{rule}; {spent(found, logs)}.")
     return section("decisions", "Decisions", table(list(map(for_people, rows))), told, again)
 
@@ -133,7 +131,7 @@ def factor_effects(study: ComparedArms) -> str:
         "<h3>How an effect changes with another factor</h3>" if changes else "",
         table(list(map(for_people, changes))) if changes else "",
         aside(rule),
-        recomputed("cells", "--ablation", logs=known, beside=study.beside),
+        recomputed("cells", "--ablation", paths=paths_of(known), beside=study.beside),
     )
 
 
@@ -153,7 +151,7 @@ def quality(study: ComparedArms) -> str:
     arms = qualities(study.logs)
     rows = [_without(FIELDS, row) for row in quality_rows(arms, margin=MARGIN)] if arms else []
     options = ("--fid", "--margin", str(MARGIN))
-    again = recomputed("cells", *options, logs=study.logs, beside=study.beside)
+    again = recomputed("cells", *options, paths=paths_of(study.logs), beside=study.beside)
     told = aside(f"{GUIDANCE.capitalize()}.")
     shown = table(list(map(for_people, rows)))
     return section("quality", "Quality of samples", shown, told, again) if rows else ""
@@ -181,7 +179,7 @@ def speed(study: ComparedArms) -> str:
         table([for_people(_without(FIELDS, row)) for row in rows]),
         "<h3>Time by purpose, in seconds</h3>" + table(times) if times else "",
         figure(shares(times, "wall_s", purposes), "Shares of the time without the queue, by run"),
-        recomputed("speed", "--arms", logs=study.logs, beside=study.beside),
+        recomputed("speed", "--arms", paths=paths_of(study.logs), beside=study.beside),
     )
 
 
@@ -216,24 +214,19 @@ def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
         if row["t"] == "all"
     ]  # fmt: skip
     plot = figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint")
-    again = recomputed("noise", logs=measured, beside=beside)
+    again = recomputed("noise", paths=paths_of(measured), beside=beside)
     shown = table(list(map(for_people, rows)))
     return section("noise", "Gradient noise scale", plot, shown, *map(aside, told), again)
 
 
-def findings(logs: Sequence[RunLog], beside: Path) -> str:
-    """Return what the detectors found in runs, linked to the lines that show it."""
+def findings(logs: Sequence[RunLog]) -> str:
+    """Return what the detectors found in runs, with the lines that show it."""
     found = [(log, one) for log in logs for one in detect(log)]
     if not found:
         return section("findings", "Findings", aside("The detectors found nothing."))
     rows = [finding_row(log, one) for log, one in found[:MOST_FINDINGS]]
-    places = {
-        id(row): address(one.path or source(log), beside, line=one.line)
-        for row, (log, one) in zip(rows, found, strict=False)
-    }
-    shown = table(rows, link=lambda head, row: places[id(row)] if head == "line" else None)
     left = len(found) - len(rows)
-    return section("findings", "Findings", shown, aside(f"{left} more") if left else "")
+    return section("findings", "Findings", table(rows), aside(f"{left} more") if left else "")
 
 
 def settings(logs: Sequence[RunLog]) -> str:
@@ -273,7 +266,7 @@ def study_sections(
     }
     second = {
         "speed": of_study(speed),
-        "findings": findings(logs, beside),
+        "findings": findings(logs),
         "settings": settings(logs),
     }
     base = f", compared with {study.arms[0].name}" if study and len(study.arms) > 1 else ""

@@ -103,9 +103,10 @@ def contrast(
 ) -> Contrast:
     """Return the log ratio of `arm` over `base` by the rule of the module.
 
-    `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` runs of
-    the same seed are compared with each other, since they share data and noise. `common` is what
-    all cells of a study say about the scatter of repeats.
+    `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` (of
+    losses, which do not depend on nodes) runs of the same seed are compared with each other, since
+    they share data and noise. `common` is what all cells of a study say about the scatter of
+    repeats.
     """
     if by_round := _by_rounds(base, arm):
         return by_round
@@ -123,8 +124,10 @@ def contrast(
             n=min(counts),
             why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
         )
-    if pair_seeds and (paired := _by_seeds(base, arm)):
-        return paired
+    if pair_seeds:
+        return _with_nodes(
+            _by_seeds(base, arm) or _welch(base, arm, common or CommonVariance()), base, arm
+        )
     return _by_repeats(base, arm, common or CommonVariance())
 
 
@@ -133,11 +136,24 @@ def _mean_log(arm: Sequence[Replicate]) -> float:
 
 
 def _by_rounds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast | None:
-    """Pair the turns of each round that both arms have."""
+    """Pair the turns of each round that both arms have.
+
+    The speed of a node changes from round to round, so that two runs of too few common rounds have
+    no interval.
+    """
     sides = [_round_means(side) for side in (base, arm)]
+    if not all(sides):
+        return None
     shared = [name for name in sides[0] if name in sides[1]]
     if len(shared) < FEWEST:
-        return None
+        if len(base) > 1 or len(arm) > 1:
+            return None
+        return Contrast(
+            mean=Mean(value=_mean_log(arm) - _mean_log(base)),
+            unit="round",
+            n=len(shared),
+            why=f"{len(shared)} rounds in common: a claim needs {FEWEST}",
+        )
     gaps = np.array([sides[1][name] - sides[0][name] for name in shared])
     return Contrast(mean=one_sample(gaps), unit="round", n=len(gaps), is_claim=True)
 
@@ -159,8 +175,7 @@ def _by_seeds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast |
     pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
     mean, *further = map(one_sample, logs.T)
-    found = Contrast(mean=mean, unit="seed", n=len(pairs), is_claim=True, further=tuple(further))
-    return _with_nodes(found, base, arm)
+    return Contrast(mean=mean, unit="seed", n=len(pairs), is_claim=True, further=tuple(further))
 
 
 def _further(a: Replicate, b: Replicate) -> list[float]:
@@ -182,8 +197,12 @@ def _by_repeats(
         return Contrast(mean=found, unit="repeat", n=len(gaps), is_claim=True)
     if shared:
         here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
-        if min(map(len, here)) >= FEWEST:
+        if len(shared) == 1 and min(map(len, here)) >= FEWEST:
             return _welch(here[0], here[1], common)
+        if min(map(len, here)) > max(len(shared), FEWEST - 1):
+            mean = _within_nodes(here[0], here[1])
+            n = min(map(len, here))
+            return Contrast(mean=mean, unit="repeat", n=n, is_claim=True)
         why = f"only {' v '.join(str(len(side)) for side in here)} runs were on nodes of both arms"
         return Contrast(
             mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
@@ -228,6 +247,33 @@ def _allowing(mean: Mean, scatter: float) -> Mean:
     return Mean(value=mean.value, error=error, freedom=min(freedom, 1e6))
 
 
+def _within_nodes(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Mean:
+    """Return the mean difference within nodes that both arms used, so that a node's speed cancels.
+
+    Each arm has a variance of its own about the means of its nodes (Welch). A node counts by the
+    precision of its difference.
+    """
+    nodes = list(dict.fromkeys(run.nodes for run in base))
+    sides = [[[run.log for run in side if run.nodes == node] for node in nodes]
+             for side in (base, arm)]  # fmt: skip
+    counts = np.array([[len(logs) for logs in side] for side in sides])  # [2, nodes]
+    means = np.array([[np.mean(logs) for logs in side] for side in sides])
+    weights = 1 / (1 / counts).sum(axis=0)
+    weights /= weights.sum()
+    freedom = counts.sum(axis=1) - len(nodes)
+    squares = [sum(float(np.var(logs)) * len(logs) for logs in side) for side in sides]
+    parts = np.array(squares) / freedom * (weights**2 / counts).sum(axis=1)
+    gap = float(weights @ (means[1] - means[0]))
+    return _satterthwaite(gap, parts.tolist(), freedom.tolist())
+
+
+def _satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
+    """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
+    squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
+    whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
+    return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
+
+
 def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
     return _mean_log([run for run in arm if run.nodes == node])
 
@@ -258,11 +304,8 @@ def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None)
     parts = [
         float(common.moderated(side.var(ddof=1), len(side))) / len(side) for side in (below, above)
     ]
-    error = math.sqrt(sum(parts))
     known = [common.freedom + len(side) - 1 for side in (below, above)]
-    squares = sum(part**2 / freedom for part, freedom in zip(parts, known, strict=True))
-    freedom = sum(parts) ** 2 / squares if squares > 0 else sum(known)
-    return Mean(value=float(above.mean() - below.mean()), error=error, freedom=freedom)
+    return _satterthwaite(float(above.mean() - below.mean()), parts, known)
 
 
 def one_sample(logs: Floats) -> Mean:

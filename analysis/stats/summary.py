@@ -16,7 +16,8 @@ MAX_WARMUP_SHARE = 0.4
 # A head of at least so many intervals is no warm-up if it comes again over (at most) so many.
 FEWEST_RECURRING, RECURRING = 3, 8
 MAX_AUTOCORRELATION = 2.0
-# One or two intervals, fewer than 5 % of all, are set aside if they are so many times the median.
+# One or two intervals, fewer than 5 % of all, are set aside if they are so many times the median;
+# of two runs that are compared one or two in all.
 ISOLATED_TIMES, MOST_ISOLATED, ISOLATED_SHARE = 6.0, 2, 0.05
 # Steps over so many times the median count as slow; their share of the time is told.
 SLOW_TIMES = 2.0
@@ -40,15 +41,17 @@ class Change:
 class Summary:
     """The mean duration of the steps of a run after warm-up, and what it is taken over.
 
-    `kept` [n] are the intervals that count, `isolated` of the others stand alone. `slow_share` is
-    the share of the time that intervals over `SLOW_TIMES` the median take. `change` is a lasting
-    change of speed, whose index is one of the n intervals.
+    `kept` [n] are the intervals that count, `isolated` of the others stand alone. `far` are those
+    that differ from the median as much as these. `slow_share` is the share of the time that
+    intervals over `SLOW_TIMES` the median take. `change` is a lasting change of speed, whose index
+    is one of the n intervals.
     """
 
     mean: Mean
     kept: NDArray[np.bool_]
     warmup: int
     isolated: int
+    far: int
     slow_share: float
     change: Change | None
 
@@ -58,11 +61,13 @@ class Summary:
         return self.mean.estimate()
 
 
-def summarise(seconds: Floats, segment: NDArray[np.int64]) -> Summary:
+def summarise(
+    seconds: Floats, segment: NDArray[np.int64], *, most_isolated: int = MOST_ISOLATED
+) -> Summary:
     """Return the mean of `seconds` (per step, in order) after the warm-up of each segment.
 
-    A segment is an attempt. Slow intervals count, since the run did spend that time; only one or
-    two isolated ones far from all others are set aside.
+    A segment is an attempt. Slow intervals count, since the run did spend that time; only up to
+    `most_isolated` ones far from all others are set aside.
     """
     kept = np.ones(len(seconds), dtype=bool)
     for number in np.unique(segment):
@@ -70,7 +75,9 @@ def summarise(seconds: Floats, segment: NDArray[np.int64]) -> Summary:
         kept[rows[: warmup_end(seconds[rows])]] = False
     warm = int((~kept).sum())
     rows = np.flatnonzero(kept)
-    kept[rows[is_isolated(seconds[rows])]] = False
+    far = is_far(seconds[rows])
+    if far.sum() <= min(most_isolated, ISOLATED_SHARE * len(far)):
+        kept[rows[far]] = False
     counted = seconds[kept]
     median = float(np.median(counted))
     change = lasting_change(np.log(counted))
@@ -81,17 +88,16 @@ def summarise(seconds: Floats, segment: NDArray[np.int64]) -> Summary:
         kept=kept,
         warmup=warm,
         isolated=int((~kept).sum()) - warm,
+        far=int(far.sum()),
         slow_share=float(counted[counted > SLOW_TIMES * median].sum() / counted.sum()),
         change=change,
     )
 
 
-def is_isolated(seconds: Floats) -> NDArray[np.bool_]:
-    """Return which intervals are one or two that differ from all others by a large factor."""
+def is_far(seconds: Floats) -> NDArray[np.bool_]:
+    """Return which intervals differ from the median by a large factor."""
     times = seconds / float(np.median(seconds))
-    far = (times > ISOLATED_TIMES) | (times < 1 / ISOLATED_TIMES)
-    few = far.sum() <= min(MOST_ISOLATED, ISOLATED_SHARE * len(far))
-    return np.asarray(far & few)
+    return np.asarray((times > ISOLATED_TIMES) | (times < 1 / ISOLATED_TIMES))
 
 
 def warmup_end(seconds: Floats) -> int:

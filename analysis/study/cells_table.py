@@ -66,7 +66,7 @@ def _judged(
 
 
 def _final_value(arm: Arm, of: str) -> float | None:
-    known = [value for run in arm.runs if (value := final_loss(run.log, of=of)) is not None]
+    known = [mean.value for run in arm.runs if (mean := final_loss(run.log, of=of)) is not None]
     return float(np.mean(known)) if known else None
 
 

@@ -72,11 +72,6 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
             f"train.micro_batch {micro} does not divide the {share} images of a data rank "
             f"(train.global_batch {batch} over {data_ranks}); {_nearest(share, micro)} would"
         )
-    if isinstance(config, Pretrain) and micro % config.objective.group:
-        raise ConfigError(
-            f"the micro batch {micro} does not consist of whole groups: set objective.extra.group "
-            f"{config.objective.group} to a divisor of it, or train.micro_batch to a multiple"
-        )
     times = share // micro
     layout = BatchLayout(
         replicate=replicate, shard=shard, tensor=tensor, micro_batch=micro, accumulation=times
@@ -84,12 +79,6 @@ def divide(config: Pretrain | Finetune, *, world: int, tuned: int | None = None)
     if isinstance(config, Pretrain):
         _check_microbatches(config, layout)
     return layout
-
-
-def micro_batches(config: Pretrain, share: int) -> list[int]:
-    """Return the micro batches into which the `share` of a data rank divides, sorted."""
-    group = config.objective.group
-    return [size for size in range(group, share + 1, group) if share % size == 0]
 
 
 def _check_microbatches(config: Pretrain, layout: BatchLayout) -> None:

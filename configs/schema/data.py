@@ -12,7 +12,7 @@ class Data(KeyGroup):
 
     source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(
         "digits",
-        "digits: those of scikit-learn; cifar10: binary batches or PNGs; folder: any images; "
+        "digits: those of scikit-learn; cifar10: its binary or pickled files; folder: any images; "
         "latents: a store written by jobs/encode.sbatch; dummy: random latents",
         "loss clock",
         tags="picture",
@@ -38,7 +38,6 @@ class Data(KeyGroup):
     flip: bool = key(False, "mirror images at random, half of them", "loss")
     held_out: float = key(0.0, "share of the images held out for evaluation", "loss", ge=0, le=0.9)
     images: int = key(50_000, "number of images of the dummy data set", "loss", ge=1)
-    skip_bad: bool = key(False, "replace an unreadable image by the next one, and count it", "loss")
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")
@@ -49,8 +48,8 @@ class Data(KeyGroup):
             raise ValueError(f"data.source {self.source} takes no data.path: remove it")
         if self.source != "latents" and self.vae is not None:
             raise ValueError(f"data.source {self.source} takes no data.vae: remove it")
-        if self.source == "latents" and self.labels is not None:
-            raise ValueError("data.source latents has its labels in the store: remove data.labels")
+        if self.source != "folder" and self.labels is not None:
+            raise ValueError(f"data.source {self.source} has labels of its own: remove data.labels")
         known = {"digits": (8, 1, 10), "cifar10": (32, 3, 10)}.get(self.source)
         if known and known != (self.size, self.channels, self.classes):
             raise ValueError(

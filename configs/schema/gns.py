@@ -17,18 +17,6 @@ class GradientNoise(KeyGroup):
     bins: int | None = key(
         10, "equal bins of t for the noise of adaLN layers; null: none", "clock", free=True, ge=2
     )
-    whole_every: int | None = key(
-        None,
-        "steps between measurements of the noise of the whole model by bin, each with extra "
-        "microbatches of one bin; null: never",
-        "clock",
-        free=True,
-        unit="steps",
-        ge=1,
-    )
-    whole_repeats: int = key(
-        2, "samples per bin in each of these measurements", "clock", free=True, ge=1
-    )
 
 
 class NoiseRun(Run):
@@ -56,11 +44,6 @@ class NoiseRun(Run):
     precision: Literal["fp32", "bf16"] = key(
         "fp32", "precision of forward and backward, by autocast", "loss clock"
     )
-    sampler: Literal["uniform", "stratified", "variance"] = key(
-        "uniform", "objective.sampler for samples over all t", "loss"
-    )
-    strata: int = key(16, "objective.strata for that sampler", "loss", ge=2)
-    bin_shares: list[float] | None = key(None, "objective.bin_shares for that sampler", "loss")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "NoiseRun":
@@ -71,11 +54,4 @@ class NoiseRun(Run):
             )
         if self.config is not None and self.steps is not None:
             raise ValueError("steps selects checkpoints of run; remove it if config is given")
-        if self.sampler == "stratified" and self.batch % self.strata:
-            raise ValueError(
-                f"strata {self.strata} does not divide batch {self.batch}: microbatches would "
-                "not be independent"
-            )
-        if (self.sampler == "variance") != (self.bin_shares is not None):
-            raise ValueError("sampler variance and bin_shares go together: set both or none")
         return self

@@ -80,10 +80,10 @@ class Model(KeyGroup):
         "gelu", "MLP: GELU (tanh approximation), or SwiGLU (three matrices)", "loss clock",
         tags="dit",
     )  # fmt: skip
-    conditioning: Literal["adaln", "adaln_single", "in_context"] = key(
+    conditioning: Literal["adaln", "adaln_single"] = key(
         "adaln",
-        "how time and label enter: adaLN-zero in every block; one modulation and a table per block "
-        "(adaLN-single, Chen et al. 2023); or as two tokens",
+        "how time and label enter: adaLN-zero in every block; or one modulation and a table per "
+        "block (adaLN-single, Chen et al. 2023)",
         "loss clock",
         tags="dit",
     )
@@ -105,10 +105,6 @@ class Model(KeyGroup):
     frequencies: Literal["dit", "diffusers"] = key(
         "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss", tags="dit"
     )
-    mup_base_width: int | None = key(
-        None, "base width of muP (Yang et al. 2022), or null for none", "loss clock", ge=8,
-        tags="dit",
-    )  # fmt: skip
     routing: Routing = Field(default_factory=Routing)
     jit: Jit = Field(default_factory=Jit)
     unet: Unet = Field(default_factory=Unet)
@@ -152,10 +148,6 @@ class Model(KeyGroup):
                 f"model.width {self.width}: 2D sinusoidal positions need a multiple of 4"
             )
         return self
-
-    def width_ratio(self) -> float:
-        """Return the width over muP's base width, or 1 without muP."""
-        return self.width / (self.mup_base_width or self.width)
 
     def routed_blocks(self) -> range:
         """Return the numbers of the blocks that some patches skip in training."""

@@ -2,28 +2,9 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from configs.schema.key import KeyGroup, key
-
-
-class ExtraTerms(KeyGroup):
-    """Terms that training adds to the error, each with a weight; 0 is off (docs/recipes.md).
-
-    The contrastive term compares the images of a group: `group` consecutive images of the stream,
-    whatever the layout.
-    """
-
-    contrastive: float = key(
-        0.0,
-        "weight of the error to the velocity of the next image of the group, which is subtracted "
-        "(Stoica et al. 2025)",
-        "loss",
-        ge=0,
-        lt=1,
-        tags="term",
-    )
-    group: int = key(16, "images per group; must divide the micro batch", "loss", ge=2)
 
 
 class Alignment(KeyGroup):
@@ -96,12 +77,6 @@ class Objective(KeyGroup):
     label_dropout: float = key(
         0.1, "share of null labels, for classifier-free guidance", "loss", ge=0, lt=1
     )
-    extra: ExtraTerms = Field(default_factory=ExtraTerms)
-
-    @property
-    def group(self) -> int:
-        """The images that the loss compares with each other: 1 without terms that do."""
-        return self.extra.group if self.extra.contrastive else 1
 
     @model_validator(mode="after")
     def _sampler_fits(self) -> "Objective":
@@ -125,10 +100,6 @@ class Objective(KeyGroup):
                 raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
             if self.prediction == "x":
                 raise ValueError("objective.prediction x is for flow; set eps or v for ddpm")
-            if self.group > 1:
-                raise ValueError(
-                    "the terms of objective.extra are for flow; set them to 0 for ddpm"
-                )
         elif self.min_snr is not None:
             raise ValueError("objective.min_snr is for ddpm; remove it for flow")
         return self

@@ -53,7 +53,6 @@ class Pretrain(Run):
             self._sampler(),
             self._validation(),
             self._strata(),
-            self._extra_terms(),
             self._alignment(),
             self._noise(),
             self._routing(),
@@ -90,18 +89,12 @@ class Pretrain(Run):
             return f"optimizer.kind {kind} cannot skip a step: set train.precision to bf16"
         if kind == "muon" and self.model.family == "unet":
             return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
-        if self.model.mup_base_width and kind == "muon":
-            return "model.mup_base_width scales the rates of AdamW: remove it"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
         return None
 
     def _reduce(self) -> str | None:
-        if self.train.reduce == "fp32":
-            return None
-        if self.layout.shard == self.layout.tensor == 1:
-            return "train.reduce bf16 is for sharded layouts: set layout.shard, or it to fp32"
-        if self.gns.enabled:
+        if self.train.reduce == "bf16" and self.gns.enabled:
             return "gns.enabled reads the gradients that ranks sum: set train.reduce to fp32"
         return None
 
@@ -136,14 +129,6 @@ class Pretrain(Run):
             )
         return None
 
-    def _extra_terms(self) -> str | None:
-        if self.gns.enabled and self.objective.group > 1:
-            return (
-                "gns.enabled takes images as independent, but objective.extra.contrastive "
-                "compares them: set it to 0, or gns.enabled to false"
-            )
-        return None
-
     def _alignment(self) -> str | None:
         if not self.repa.weight:
             return None
@@ -168,8 +153,6 @@ class Pretrain(Run):
                 "them over ranks: set layout.tensor to 1, or gns.enabled to false"
             )
         if self.gns.bins is None:
-            if self.gns.whole_every is not None:
-                return "gns.whole_every measures bin by bin: set gns.bins, such as 10"
             return None
         if self.model.family == "unet" or self.model.conditioning != "adaln":
             return "gns.bins reads the adaLN layers, but this model has none: set gns.bins to null"
@@ -183,6 +166,4 @@ class Pretrain(Run):
             return "model.routing is for model.family dit: set its kind to none"
         if not model.routed_blocks():
             return "model.routing.before and after leave no block of model.depth: lower them"
-        if self.gns.whole_every is not None:
-            return "gns.whole_every measures without model.routing: set it to null"
         return None

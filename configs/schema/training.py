@@ -87,7 +87,7 @@ class Train(KeyGroup):
         short="d",
     )
     reduce: Literal["fp32", "bf16"] = key(
-        "fp32", "type of the sum of gradients over ranks; bf16: sharded layouts only", "loss clock"
+        "fp32", "type of the sum of gradients over ranks", "loss clock"
     )
     float8: bool = key(
         False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
@@ -243,17 +243,10 @@ class Sample(KeyGroup):
 
 
 class Log(KeyGroup):
-    """How often metrics are recorded, and which ranks print them."""
+    """How often metrics are recorded, and where."""
 
     every: int = key(10, "steps between records", free=True, unit="steps", ge=1)
     tensorboard: bool = key(True, "also write TensorBoard events", free=True)
-    console_ranks: list[int] = key([0], "ranks that print to the console", free=True)
-
-    @model_validator(mode="after")
-    def _ranks_are_ranks(self) -> "Log":
-        if any(rank < 0 for rank in self.console_ranks):
-            raise ValueError("log.console_ranks must hold rank numbers, from 0")
-        return self
 
 
 class Resources(KeyGroup):

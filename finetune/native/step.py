@@ -84,5 +84,5 @@ class LoraStep:
         # Gradients are summed over ranks, so each image counts 1/global_batch.
         (per_image.sum() / config.train.global_batch).backward()
         loss = per_image.detach().sum(dtype=torch.float64)
-        context.losses.add(loss, skipped=0)
+        context.losses.add(loss)
         return loss

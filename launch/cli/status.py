@@ -27,8 +27,7 @@ def _add_status(commands: Commands) -> None:
     status = commands.add_parser(
         "status",
         help="show the state of runs: steps, steps/s, job, why it waits; live on a terminal",
-        epilog="On a terminal the table is redrawn every 10 s until all runs have ended or q is "
-        "pressed.",
+        epilog="On a terminal the table is redrawn every 10 s until all runs have ended.",
     )
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"

@@ -70,7 +70,6 @@ def _add_plan(commands: Commands) -> None:
     plan.add_argument(
         "--measure", action="store_true", help="first time a minute of steps on each type of GPU"
     )
-    plan.add_argument("--rates", type=Path, metavar="FILE", help="YAML: money per GPU-hour")
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
     form = plan.add_mutually_exclusive_group()
     form.add_argument("--script", action="store_true", help="print only what sbatch would get")
@@ -103,9 +102,7 @@ def _plan(options: argparse.Namespace) -> int:
 def _plan_options(options: argparse.Namespace) -> "PlanOptions":
     from launch.plan.command import PlanOptions
 
-    return PlanOptions(
-        rates=options.rates, whole=options.all, script=options.script, as_json=options.json
-    )
+    return PlanOptions(whole=options.all, script=options.script, as_json=options.json)
 
 
 def _add_submit(commands: Commands) -> None:

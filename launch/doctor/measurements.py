@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.lint.lint import changes
 from launch.slurm import client
 from launch.slurm.client import Refused, shown_field
-from launch.slurm.version import changes
 from runs.folder import ROOT
 from runs.state.slurm_job import SlurmJob
 
@@ -36,16 +36,6 @@ def slurm_config(partition: str) -> list[Measurement]:
     return [
         *_version(config),
         Measurement(
-            name="KillWait",
-            value=f"{shown_field(config, 'KillWait') or '?'} s",
-            means="from TERM to KILL",
-        ),
-        Measurement(
-            name=f"GraceTime of {partition}",
-            value=f"{shown_field(shown, 'GraceTime') or '?'} s",
-            means="from the warning of a preemption to its TERM",
-        ),
-        Measurement(
             name=f"preemption in {partition}",
             value="no" if mode == "OFF" else mode,
             means="" if mode == "OFF" else "other jobs may preempt jobs",
@@ -54,9 +44,6 @@ def slurm_config(partition: str) -> list[Measurement]:
             name="requeue by default",
             value=requeue,
             means="" if requeue == "yes" else "jobs must request it: --requeue",
-        ),
-        Measurement(
-            name="maximum tasks of an array", value=shown_field(config, "MaxArraySize") or "?"
         ),
     ]
 
@@ -105,12 +92,10 @@ def _wait(folder: Path, job: str) -> dict[str, str]:
 
 
 def read_facts(file: Path) -> dict[str, str]:
-    """Return what the job has written so far: several values of a name by spaces."""
-    facts: dict[str, str] = {}
-    for line in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        name, _, value = line.partition(" ")
-        facts[name] = f"{facts.get(name, '')} {value.strip()}".strip()
-    return facts
+    """Return what the job has written so far."""
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    pairs = (line.partition(" ") for line in lines)
+    return {name: value.strip() for name, _, value in pairs}
 
 
 def node(facts: dict[str, str], *, has_accounting: bool) -> list[Measurement]:
@@ -118,25 +103,14 @@ def node(facts: dict[str, str], *, has_accounting: bool) -> list[Measurement]:
     if "asked" not in facts:
         return [Measurement(name="node", value="not measured", means="its job did not get there")]
     lacks, refusal = facts.get("lacks", ""), facts.get("refused")
-    inherits = facts.get("cpus-of-job") == facts.get("cpus-of-step")
     resubmit = f"resubmit to continue; {refusal}"
     return [
         Measurement(name=HOST, value=facts.get("host") or "?"),
-        Measurement(
-            name="commands on nodes",
-            value=facts.get("command") or "none",
-            means="" if "asks" in facts else "scontrol fails on nodes: no requeue",
-        ),
         Measurement(name="driver and compiler", value="not good" if lacks else "good", means=lacks),
         Measurement(
             name="sacct",
             value="yes" if has_accounting else "no",
             means="" if has_accounting else "only squeue knows about jobs",
-        ),
-        Measurement(
-            name="cpus-per-task in steps",
-            value="inherited" if inherits else "not inherited",
-            means="" if inherits else "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
         ),
         Measurement(
             name="requeue",

@@ -3,16 +3,11 @@
 from collections.abc import Iterator
 
 from launch.lint.commands import in_background, in_pipe, is_strict, is_work, keeps_status
-from launch.lint.rule import rule
 from launch.lint.script import Script, ScriptLine
 
 _WAITS_FOR = r"\bwait\s+(-n\b|[\"$%])"
 
 
-@rule(
-    "the exit code of the work is lost: a later command succeeds and a failed job is COMPLETED",
-    fix='status=0; srun ... || status=$?, then exit "$status" as the last line; or set -e',
-)
 def lost_exit_code(script: Script) -> Iterator[int]:
     """Commands after the work, none of which uses its exit code."""
     main = script.main
@@ -32,11 +27,6 @@ def _drops_status(line: ScriptLine) -> bool:
     return (runs or line.has(_WAITS_FOR)) and not keeps_status(line)
 
 
-@rule(
-    "if the environment is not there, the script goes on with another python",
-    fix="set -e above it, or: conda activate ENV || exit 1",
-    level="remark",
-)
 def unchecked_environment(script: Script) -> Iterator[int]:
     """An environment that is activated for the work, in a script that goes on after a failure."""
     activates = r"^(conda|mamba|micromamba)\s+activate\b|^(source|\.)\s+(\S*/)?activate\b"
@@ -44,20 +34,12 @@ def unchecked_environment(script: Script) -> Iterator[int]:
         yield from [line.number for line in script.find(activates) if not keeps_status(line)][:1]
 
 
-@rule(
-    "a pipeline returns its last exit code, that of tee: a failed job is COMPLETED",
-    fix="set -o pipefail, or redirect instead: srun ... >>log 2>&1",
-)
 def lost_in_pipe(script: Script) -> Iterator[int]:
     """Work piped into another command without pipefail."""
     if not script.find(r"^set\s.*pipefail"):
         yield from (line.number for line in script.lines if is_work(line) and in_pipe(line))
 
 
-@rule(
-    "wait without a pid returns 0 even if its jobs fail: a failed job is COMPLETED",
-    fix='srun ... & pid=$!, then wait "$pid"',
-)
 def bare_wait(script: Script) -> Iterator[int]:
     """Only `wait` without a pid."""
     if script.find(_WAITS_FOR) or not _in_background(script):
@@ -65,10 +47,6 @@ def bare_wait(script: Script) -> Iterator[int]:
     yield from (line.number for line in script.find(r"(^|[;&]\s*)wait\s*($|;)"))
 
 
-@rule(
-    "nothing waits for the background work: the script ends and Slurm kills its steps",
-    fix='srun ... & pid=$!, then wait "$pid"',
-)
 def no_wait(script: Script) -> Iterator[int]:
     """Background work without a wait."""
     if not script.find(r"\bwait\b"):
@@ -79,11 +57,6 @@ def _in_background(script: Script) -> list[int]:
     return [line.number for line in script.main if is_work(line) and in_background(line)]
 
 
-@rule(
-    "a trapped signal ends this wait at once (128 + its number): the script continues and exits "
-    "while the step is still saving",
-    fix='while kill -0 "$pid" 2>/dev/null; do wait "$pid"; status=$?; done',
-)
 def single_wait(script: Script) -> Iterator[int]:
     """One wait, outside any loop, in a script with a trap that returns to it."""
     waits = script.find(r"\bwait\b")

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 
 from configs.terminal import plural
 from launch.lint import directives, exit_codes, rendezvous, signals
-from launch.lint.rule import Rule
+from launch.lint.rule import Rule, make_rules, read_table
 from launch.lint.script import Script
+from launch.slurm.version import VersionRange
 
-RULES = [
-    value
+RULES = make_rules({
+    name.replace("_", "-"): value
     for module in (directives, exit_codes, rendezvous, signals)
-    for value in vars(module).values()
-    if isinstance(value, Rule)
-]
+    for name, value in vars(module).items()
+    if getattr(value, "__module__", "") == module.__name__
+})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,3 +53,15 @@ def print_findings(script: Script, *, version: str | None = None) -> int:
     remarks = plural(len(found) - warnings, "remark")
     print(f"{plural(warnings, 'warning')}, {remarks}", file=sys.stderr)
     return int(warnings > 0)
+
+
+def changes(version: str, config: str) -> list[str]:
+    """Return what concerns a version of Slurm and the text of its `scontrol show config`."""
+    limited = [one for one in RULES if str(one.versions) and one.versions.holds(version)]
+    notes = [
+        note["text"]
+        for note in read_table()["notes"].values()
+        if VersionRange(since=note.get("since"), until=note.get("until")).holds(version)
+        and note.get("setting", "") in config
+    ]
+    return [*(one.explanation for one in limited), *notes]

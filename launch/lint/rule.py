@@ -1,9 +1,13 @@
-"""A lint rule and the decorator that makes one from the function that finds its lines."""
+"""The rules of the linter: their table rules.toml, and how a pattern finds their lines."""
 
-from collections.abc import Callable, Iterable
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+from launch.lint.commands import AGENT
 from launch.lint.script import Script
 from launch.slurm.version import VersionRange
 
@@ -19,31 +23,53 @@ class Rule:
     """
 
     name: str
-    level: Level
+    level: Level = "warning"
     explanation: str
     fix: str
     find: FindLines
     versions: VersionRange
 
 
-def rule(
-    explanation: str,
-    *,
-    fix: str,
-    level: Level = "warning",
-    since: str | None = None,
-    until: str | None = None,
-) -> Callable[[FindLines], Rule]:
-    """Turn a function that yields line numbers into a `Rule` named after the function."""
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """A mistake that directives and lines of the script show; rules.toml explains the fields."""
 
-    def make(find: FindLines) -> Rule:
-        return Rule(
-            name=find.__name__.replace("_", "-"),
-            level=level,
-            explanation=explanation,
-            fix=fix,
-            find=find,
-            versions=VersionRange(since=since, until=until),
-        )
+    directives: tuple[str, ...] = ()
+    value: str = ""
+    line: str = ""
+    first: bool = False
+    also: str = ""
+    unless: str = "(?!)"
 
-    return make
+    def __call__(self, script: Script) -> Iterator[int]:
+        """Yield the numbers of the lines."""
+        given = [script.directive(*names.split("|")) for names in self.directives]
+        if script.find(self.unless) or not script.find(self.also):
+            return
+        for directive in given:
+            if directive is None:
+                return
+        if not self.line:
+            last = given[-1]
+            assert last is not None
+            yield from [last.number] if re.search(self.value, last.value) else []
+            return
+        found = script.find(self.line.replace("{AGENT}", AGENT))
+        yield from (line.number for line in found[: 1 if self.first else None])
+
+
+def read_table() -> dict[str, dict[str, dict[str, Any]]]:
+    """Return rules.toml; it needs no package, so that any Python checks a script."""
+    return tomllib.loads(Path(__file__).with_name("rules.toml").read_text(encoding="utf-8"))
+
+
+def make_rules(functions: Mapping[str, FindLines]) -> list[Rule]:
+    """Return the rules; `functions` find the lines of those without a pattern, by name."""
+    return [_rule(name, dict(entry), functions) for name, entry in read_table()["rules"].items()]
+
+
+def _rule(name: str, entry: dict[str, Any], functions: Mapping[str, FindLines]) -> Rule:
+    versions = VersionRange(since=entry.pop("since", None), until=entry.pop("until", None))
+    shown = {key: entry.pop(key) for key in ("level", "explanation", "fix") if key in entry}
+    find = Pattern(**entry) if entry else functions[name]
+    return Rule(name=name, find=find, versions=versions, **shown)

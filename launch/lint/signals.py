@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from launch.lint.commands import AGENT, RUNNER, in_background, is_work, sources_others
-from launch.lint.rule import rule
 from launch.lint.script import Script, ScriptLine
 from launch.slurm.client import parse_duration
 
@@ -35,11 +34,6 @@ def _warning(script: Script) -> _SignalDirective | None:
     )
 
 
-@rule(
-    "bash runs traps only between commands: with this one in the foreground, the trap for "
-    "--signal=B: runs only after the step has died",
-    fix='srun ... & pid=$!, then wait "$pid" in a loop',
-)
 def foreground_step(script: Script) -> Iterator[int]:
     """Work in the foreground of a script that traps the warning."""
     warning = _warning(script)
@@ -49,10 +43,6 @@ def foreground_step(script: Script) -> Iterator[int]:
             yield work[-1].number
 
 
-@rule(
-    "--signal=B: goes to the batch shell, which has no trap for it and is killed",
-    fix="trap 'kill -USR1 \"$pid\"' USR1, set before srun ... & pid=$!",
-)
 def untrapped(script: Script) -> Iterator[int]:
     """A signal sent to a batch shell without a trap."""
     warning = _warning(script)
@@ -62,10 +52,6 @@ def untrapped(script: Script) -> Iterator[int]:
         yield warning.number
 
 
-@rule(
-    "--signal without B: reaches only steps of srun: the trap of this script never runs",
-    fix="#SBATCH --signal=B:USR1@180, and forward it from the trap",
-)
 def not_for_the_shell(script: Script) -> Iterator[int]:
     """A trap in the script for a signal that is sent to steps."""
     warning = _warning(script)
@@ -73,10 +59,6 @@ def not_for_the_shell(script: Script) -> Iterator[int]:
         yield warning.number
 
 
-@rule(
-    "--signal without B: reaches only steps of srun, and this script has none: it is lost",
-    fix="#SBATCH --signal=B:USR1@180 and a trap, or start the work with srun",
-)
 def nobody_hears(script: Script) -> Iterator[int]:
     """A signal sent to steps in a script without steps."""
     warning = _warning(script)
@@ -85,11 +67,6 @@ def nobody_hears(script: Script) -> Iterator[int]:
         yield warning.number
 
 
-@rule(
-    "this signal kills torchrun's agent, and with it the ranks before they save a checkpoint",
-    fix="srun bash -c 'trap \"\" USR1 TERM; exec torchrun ...': the agent "
-    "inherits the ignored signals, and the ranks install their own handlers",
-)
 def agent_dies(script: Script) -> Iterator[int]:
     """A signal that reaches a torchrun that does not ignore it."""
     warning = _warning(script)
@@ -107,11 +84,6 @@ def agent_dies(script: Script) -> Iterator[int]:
         yield agents[0].number
 
 
-@rule(
-    "less than a minute of warning: a step and a save may take longer",
-    fix="--signal=B:USR1@180: a minute, the slowest step and a save",
-    level="remark",
-)
 def short_warning(script: Script) -> Iterator[int]:
     """A lead of less than 60 s.
 
@@ -123,12 +95,6 @@ def short_warning(script: Script) -> Iterator[int]:
         yield warning.number
 
 
-@rule(
-    "nothing here saves before the time limit: then Slurm sends TERM, and KILL after KillWait",
-    fix="#SBATCH --signal=B:USR1@180 and jobs/requeue.sh (docs/own-script.md), or save often and "
-    "resume",
-    level="remark",
-)
 def limit_without_warning(script: Script) -> Iterator[int]:
     """A limit of hours for a training that names no signal, requeue, resume or checkpoint.
 
@@ -144,10 +110,6 @@ def limit_without_warning(script: Script) -> Iterator[int]:
         yield limit.number
 
 
-@rule(
-    "scontrol requeue kills this script at once: later commands do not run",
-    fix="make it the last command, after all cleanup",
-)
 def requeue_not_last(script: Script) -> Iterator[int]:
     """Commands after a requeue."""
     bodies = [script.main, *script.functions.values()]
@@ -161,10 +123,6 @@ def requeue_not_last(script: Script) -> Iterator[int]:
                     yield line.number
 
 
-@rule(
-    "TERM may be a user's scancel: this requeues the cancelled job",
-    fix="requeue at USR1 only (--signal=B:USR1@180); at TERM save and exit",
-)
 def requeue_at_term(script: Script) -> Iterator[int]:
     """A requeue in the TERM trap."""
     for trap in script.traps("TERM"):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from configs.checks.aitoolkit import remarks
 from configs.checks.batch import check_ranks
 from configs.schema import Finetune
-from launch.plan import memory, signal_lead, storage
+from launch.plan import memory, saves, storage
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult, checked
 from launch.slurm import limits
@@ -41,5 +41,5 @@ def _check_data(request: RunRequest) -> list[str]:
 
 def forecast_checks(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Check the memory, the hours and the lead time of a run by its forecast."""
-    for check in (signal_lead.lead, memory.gpu_memory, memory.hours, memory.host_memory):
+    for check in (saves.lead, memory.gpu_memory, memory.hours, memory.host_memory):
         yield from check(request, forecast)

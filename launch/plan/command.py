@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -20,9 +19,8 @@ _Subject = RunPlan | ScriptPlan | StudyPlan
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """The flags of `plan`: prices, and what is printed."""
+    """The flags of `plan` that say what is printed."""
 
-    rates: Path | None = None
     whole: bool = False
     script: bool = False
     as_json: bool = False
@@ -39,13 +37,13 @@ def plan(subject: _Subject, options: PlanOptions) -> int:
     if options.as_json:
         return _print_json(subject, options)
     print("checks")
-    results = list(_shown(subject.checks(), subject.slow_checks()))
+    results = list(_shown(subject.checks()))
     if rows := subject.rows():
         left = len(rows) - _MOST_ROWS
         _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
         if left > 0 and not options.whole:
             print(f"and {left} more; --all shows them")
-    rows, advice = _outlook(subject, options)
+    rows, advice = _outlook(subject)
     if rows:
         _print_table("where, when, for how much", [*map(readable, rows)], options)
     print(f"\n{subject.bill()}", flush=True)
@@ -55,10 +53,10 @@ def plan(subject: _Subject, options: PlanOptions) -> int:
     return _code(results)
 
 
-def _shown(*results: Iterable[CheckResult]) -> Iterator[CheckResult]:
+def _shown(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
     """Print results as they come, and then how many of which level."""
     counts = {"pass": 0, "warn": 0, "fail": 0}
-    for result in (one for part in results for one in part):
+    for result in results:
         line = str(result)
         if sys.stdout.isatty():
             indent = " " * 20
@@ -73,16 +71,16 @@ def _print_table(title: str, rows: list[Row], options: PlanOptions) -> None:
     print(f"\n{title}\n{text_table(rows, whole=options.whole)}", flush=True)
 
 
-def _outlook(subject: _Subject, options: PlanOptions) -> tuple[list[Row], str]:
+def _outlook(subject: _Subject) -> tuple[list[Row], str]:
     try:
-        return subject.outlook(options.rates)
+        return subject.outlook()
     except (ConfigError, Refused) as error:
         return [], f"where and when are unknown: {error}"
 
 
 def _print_json(subject: _Subject, options: PlanOptions) -> int:
-    results = [*subject.checks(), *subject.slow_checks()]
-    rows, advice = _outlook(subject, options)
+    results = list(subject.checks())
+    rows, advice = _outlook(subject)
     keys = ("level", "topic", "message", "fix")
     plain: dict[str, Any] = {
         "checks": [{key: getattr(one, key) for key in keys} for one in results],

@@ -10,7 +10,7 @@ from configs.table import Row
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import GIB, CheckResult, failure, passed, warning
-from launch.plan.storage import checkpoint_bytes
+from launch.plan.saves import checkpoint_bytes
 from launch.submit.script import RunRequest
 from runs.folder import is_run
 

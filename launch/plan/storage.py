@@ -11,10 +11,9 @@ from pathlib import Path
 from configs.schema import Finetune, Pretrain
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import GIB, CheckResult, failure, passed, warning
+from launch.plan.saves import checkpoint_bytes
 from launch.plan.study import Plan
 from launch.submit.script import RunRequest
-
-_BYTES_FP32 = 4
 
 
 def room(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
@@ -68,12 +67,6 @@ def _fits(saves: Sequence[tuple[int, int]], logs: Path) -> CheckResult:
             message = f"{need}, but {source} leaves {free / GIB:.3g} GiB"
             return failure("storage", message, "lower checkpoint.keep, free space, or move LOGS")
     return passed("storage", f"{need} fit")
-
-
-def checkpoint_bytes(config: Pretrain, parameters: int) -> int:
-    """Return the size of fp32 weights, their average if it is kept, and two moments."""
-    copies = 3 + (config.train.ema_decay is not None)
-    return copies * _BYTES_FP32 * parameters
 
 
 def free_bytes(folder: Path) -> Iterator[tuple[str, int]]:

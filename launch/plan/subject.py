@@ -1,25 +1,22 @@
-"""The subject of `plan`, a run or a study: its checks, table, outlook and batch scripts.
-
-`checks` are those by which `submit` refuses, and then those of the site, which take seconds: its
-modules and its torch.
-"""
+"""The subject of `plan`, a run or a study: its checks, table, outlook and batch scripts."""
 
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from configs.load import merge, resolve, to_tree
 from configs.table import Row
-from launch.plan import machine, memory
+from configs.terminal import plural
+from launch.plan import memory
 from launch.plan.checks import forecast_checks, run_checks
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.measure import measure
-from launch.plan.outlook import Cluster, Job, ask_cluster, in_words, job_rows, total
+from launch.plan.outlook import date, in_words, placements
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import table
 from launch.script.submission import ScriptSubmission
+from launch.slurm import client
 from launch.slurm.executor import sbatch_text
 from launch.slurm.flags import to_words
 from launch.submit.run import check_idle
@@ -30,7 +27,6 @@ from runs.folder import ROOT
 
 # Rows, and the advice that follows from them.
 Outlook = tuple[list[Row], str]
-_WHEN = "about {finish} ({finish_low} to {finish_high})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,37 +52,30 @@ class RunPlan:
         idle = checked("idle", lambda: check_idle(self.request, new=self.new))
         yield from [idle] if idle.level == "fail" else []
 
-    def slow_checks(self) -> Iterator[CheckResult]:
-        """Yield the checks of the site."""
-        return machine.site_checks(self.request)
-
     def rows(self) -> list[Row]:
         """Return a row for each type of GPU with the memory and the step by the forecast."""
         return [memory.fit_row(name, gpu) for name, gpu in self.forecast.gpus.items()]
 
-    def outlook(self, rates: Path | None) -> Outlook:
-        """Ask the cluster when and for how much, on each of its types if the config names none."""
-        cluster = ask_cluster(self.request.site.flags | self.request.flags, rates)
-        jobs = self._jobs(cluster)
-        rows = job_rows(jobs, cluster)
-        rows = [row for row in rows if not row["no_forecast"]] or rows
-        if rows[0]["finish"] is None:
+    def outlook(self) -> Outlook:
+        """Ask the cluster when, on each of its types if the config names none."""
+        found = placements(self._requests())
+        request, row = found[0]
+        rows = [one for _, one in found]
+        if "finish" not in row:
             return rows, "no finish time can be forecast here"
-        best = next(job for job in jobs if job.shape == rows[0]["shape"])
-        [request] = best.runs.values()
-        first = ("first done: {shape}, " + _WHEN).format_map(in_words(rows[0]))
-        return rows, f"{first}; queue it: {_submit(request, self.site_name)}"
+        words = "first done: {shape}, about {finish} ({finish_low} to {finish_high})"
+        return (
+            rows,
+            f"{words.format_map(in_words(row))}; queue it: {_submit(request, self.site_name)}",
+        )
 
-    def _jobs(self, cluster: Cluster) -> list[Job]:
+    def _requests(self) -> list[RunRequest]:
+        """Return the request on each type of GPU of the cluster if the config names none."""
         resources = self.request.config.resources
+        partition = (self.request.site.flags | self.request.flags).get("partition")
+        found = client.gpus(str(partition) if partition else None)
         is_open = resources.gpus_per_node and not resources.gpu
-        requests = [self._on(gpu) for gpu in cluster.gpus if gpu and is_open] or [self.request]
-        jobs = []
-        for one in requests:
-            shape = f"{resources.nodes}x{resources.gpus_per_node}"
-            shape = f"{one.config.resources.gpu or 'any'}:{shape}"
-            jobs.append(Job(shape=shape, script=batch_script(one, one.run), runs={shape: one}))
-        return jobs
+        return [self._on(gpu) for gpu in found if gpu and is_open] or [self.request]
 
     def _on(self, gpu: str) -> RunRequest:
         """Return the request on a type of GPU."""
@@ -117,15 +106,11 @@ class ScriptPlan:
         """Yield the checks by which `submit` refuses."""
         return self.submission.checks()
 
-    def slow_checks(self) -> Iterator[CheckResult]:
-        """Yield nothing: the script brings its own environment."""
-        return iter(())
-
     def rows(self) -> list[Row]:
         """Return a row for each run of a study."""
         return table(self.submission.plan) if self.submission.plan else []
 
-    def outlook(self, rates: Path | None) -> Outlook:
+    def outlook(self) -> Outlook:
         """Return the order: how long a script takes is unknown."""
         plan = self.submission.plan
         return [], "\n".join(plan.remarks if plan else ["how long the script takes is unknown"])
@@ -165,38 +150,20 @@ class StudyPlan:
             for result in forecast_checks(request, forecast):
                 yield replace(result, message=f"{row.shape}: {result.message}")
 
-    def slow_checks(self) -> Iterator[CheckResult]:
-        """Yield the checks of the site."""
-        for row in self.submission.todo[:1]:
-            yield from machine.site_checks(self.submission.run_request(row))
-
     def rows(self) -> list[Row]:
         """Return a row for each cell."""
         return table(self.submission.plan) if self.submission.plan else []
 
-    def outlook(self, rates: Path | None) -> Outlook:
-        """Ask the cluster when each array starts and ends, and for how much."""
+    def outlook(self) -> Outlook:
+        """Ask the cluster when the first array starts: how many runs go on at once is unknown."""
         one = self.submission
         if not one.todo:
             return [], "nothing to run: no run is missing or failed, or none fits"
-        cluster = ask_cluster(one.site.flags | one.request.flags, rates)
-        jobs = [
-            Job(
-                shape=array.shape,
-                script=script,
-                runs={row.cell: one.run_request(row) for row in array.rows},
-                throttle=one.settings.throttle,
-            )
-            for array, script in self.arrays
-        ]
-        rows = job_rows(jobs, cluster)
-        said = (
-            "{runs} runs, done " + _WHEN + ", {gpu_hours} GPU-hours ({gpu_hours_low} to "
-            "{gpu_hours_high}), money {money}"
-        ).format_map(in_words(whole := total(rows)))
-        said += "; stop: decided may end it earlier" if one.settings.stop else ""
-        queue = f"; queue it: {_submit(one.request, self.site_name)}" if whole["finish"] else ""
-        return rows, said + queue
+        starts = [client.expected_start(sbatch_text(script)) for _, script in self.arrays]
+        first = date(min(filter(None, starts), default=None))
+        said = f"the first of {plural(len(starts), 'array')} starts about {first}"
+        said += "; stop: decided may need fewer runs" if one.settings.stop else ""
+        return [], f"{said}; queue it: {_submit(one.request, self.site_name)}"
 
     def bill(self) -> str:
         """Return the remarks on the order of runs, and the most that they cost."""

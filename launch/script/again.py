@@ -4,13 +4,11 @@ import sys
 from pathlib import Path
 
 from launch.script.start import start_runs
-from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.submit.local import check_no_process
-from launch.submit.run import Choices
+from launch.submit.run import Choices, check_no_job
 from launch.submit.study_cells import record, rows_to_run
 from runs.folder import RunFolder
-from runs.jobs import awaited_job, started_job
 from runs.state.fold import run_state
 from runs.study_folder import StudyFolder, is_study_folder
 from runs.trust import check_own
@@ -31,7 +29,7 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
         if run_state(runs[0]).is_done:
             print(f"{path}: already done", file=sys.stderr)
             return 0
-        _check_idle(runs[0])
+        check_no_job(runs[0])
     if not runs:
         print(f"{path}: nothing to run: no run is missing or failed", file=sys.stderr)
     for run in runs:
@@ -48,10 +46,3 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
             record(run, "failed", reason="config", message="the job was not accepted")
         raise
     return 0
-
-
-def _check_idle(run: RunFolder) -> None:
-    jobs = [job for job in (awaited_job(run), started_job(run)) if job]
-    for job, one in client.query_jobs(jobs).items():
-        if not one.has_ended:
-            raise Refused(f"{run.name}: its job {job} is {one.state}; wait until it ends")

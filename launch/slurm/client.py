@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,13 +183,13 @@ def _accounted(ids: Collection[str]) -> dict[str, SlurmJob]:
 
 
 def sacct(
-    ids: Collection[str], fields: Sequence[str], *flags: str, duplicates: bool = False
+    ids: Collection[str], fields: Sequence[str], *, duplicates: bool = False
 ) -> list[list[str]]:
     """Return the accounting rows of jobs, empty without accounting.
 
-    `duplicates` adds the starts before a requeue; `flags` are those of sacct.
+    `duplicates` adds the starts before a requeue.
     """
-    words = [*flags, *(["-D"] if duplicates else []), *([f"--jobs={','.join(ids)}"] if ids else [])]
+    words = [*(["-D"] if duplicates else []), f"--jobs={','.join(ids)}"]
     format_ = f"--format={','.join(fields)}"
     try:
         answer = run("sacct", "-n", "-X", *words, "--parsable2", format_)
@@ -221,22 +220,6 @@ def expected_start(text: str) -> float | None:
     """Return when a batch script would start by `sbatch --test-only`, None if it is refused."""
     found = re.search(r" to start at (\S+)", test_only(text).stderr)
     return parse_time(found[1]) if found else None
-
-
-def waits_s(partition: str | None) -> dict[str, list[float]]:
-    """Return, by type of GPU, how long jobs waited that began in the last 14 days.
-
-    A wait begins when a job may start. It is empty without accounting.
-    """
-    words = ["-a", "-S", "now-14days", *([f"--partition={partition}"] if partition else [])]
-    found = defaultdict[str, list[float]](list)
-    for eligible, start, resources in sacct((), ("Eligible", "Start", "AllocTRES"), *words):
-        # sacct also lists jobs that began before and still ran then.
-        times = parse_time(eligible), parse_time(start) or 0
-        if times[0] and times[1] > time.time() - 14 * 86400:
-            for gpu in re.findall(r"gres/gpu:([^=]+)=", resources):
-                found[gpu].append(times[1] - times[0])
-    return found
 
 
 def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:

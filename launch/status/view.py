@@ -4,7 +4,6 @@ import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, status_row
 from runs.folder import RunFolder, is_run
 from runs.records import is_number
-from runs.study_folder import StudyFolder, is_study_folder, study_of
+from runs.study_folder import is_study_folder, study_of
 
 # Groups of states, in the order of the table.
 _GROUPS = ("live", "waiting", "broken", "idle", "over")
@@ -107,20 +106,12 @@ def _why(one: RunStatus, row: Row) -> str | None:
     reason, start = str(row["why"] or ""), row["start"]
     if start is not None:
         return f"starts about {_moment(start)}"
-    limit = throttle(study.path) if (study := study_of(one.run.path)) else None
-    is_throttled = reason == "JobArrayTaskLimit" and limit
-    return f"throttle: {limit} at once" if is_throttled else in_words(reason)
+    return in_words(reason)
 
 
 def _moment(when: float) -> str:
     form = "%H:%M" if when - time.time() < 12 * 3600 else "%a %d %b %H:%M"
     return time.strftime(form, time.localtime(when))
-
-
-@cache
-def throttle(study: Path) -> int | None:
-    """Return how many runs of a study may run at once, None for no limit."""
-    return StudyFolder(study).study().throttle
 
 
 def differing_keys(runs: Sequence[RunStatus]) -> dict[RunFolder, str]:

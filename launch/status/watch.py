@@ -2,14 +2,10 @@
 
 import contextlib
 import io
-import os
-import select
 import shutil
 import sys
-import termios
 import textwrap
 import time
-import tty
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -56,26 +52,12 @@ class ChangeLog:
             print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
-def wait_for_key(seconds: float) -> None:
-    """Wait; any key of the terminal ends the wait, and q raises KeyboardInterrupt."""
-    if not sys.stdin.isatty() or os.tcgetpgrp(0) != os.getpgrp():
-        time.sleep(seconds)
-        return
-    before = termios.tcgetattr(0)
-    try:
-        tty.setcbreak(0, termios.TCSADRAIN)
-        if select.select([0], [], [], seconds)[0] and os.read(0, 1) in (b"q", b"Q"):
-            raise KeyboardInterrupt
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, before)
-
-
 def watch(
     paths: Sequence[Path],
     *,
     on: Screen | ChangeLog,
     whole: bool = False,
-    pause: Callable[[float], None] = wait_for_key,
+    pause: Callable[[float], None] = time.sleep,
 ) -> list[RunStatus]:
     """Show the runs under `paths` until all have ended."""
     while True:

@@ -22,6 +22,7 @@ from launch.slurm.flags import Flags, fits_a_directive
 from launch.submit.refusals import confirm, enforce
 from launch.submit.script import RunRequest, batch_script
 from launch.submit.site import check_logs_name, read_site
+from launch.submit.study_cells import record
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_job, save_script, scripts_folder, started_job
@@ -128,37 +129,37 @@ def _prepare(request: RunRequest) -> RunFolder:
         run_name(request.source, request.config), to_tree(request.config), identity=request.identity
     )
     scripts_folder(run).mkdir(exist_ok=True)
-    _record(run, "queued")
+    record(run, "queued")
     return run
 
 
 def _roll_back(request: RunRequest, run: RunFolder) -> None:
     """Undo the preparation of a job that sbatch refused."""
     if request.resumes:
-        _record(run, "failed", reason="config", message="the job was not accepted")
+        record(run, "failed", reason="config", message="the job was not accepted")
     else:
         shutil.rmtree(run.path)
-
-
-def _record(run: RunFolder, event: str, **fields: str) -> None:
-    run.record_event(max(run.attempts(), default=0) + 1, event, **fields)
 
 
 def check_idle(request: RunRequest, *, new: bool) -> None:
     """Refuse a second job for a run, or a second run of a config that waits or runs now."""
     if request.resumes:
-        # Its attempt would end that of the first.
-        if found := _live_job([request.resumes]):
-            run, job, state = found
-            raise Refused(
-                f"{run.name}: its job {job} is {state}; wait until it ends, or cancel it: "
-                f"ditbench cancel {shlex.quote(str(run.path))}"
-            )
+        check_no_job(request.resumes)
     elif not new and (found := _live_job(_unfinished_of_same_config(request))):
         run, job, state = found
         raise Refused(
             f"{request.source}: {run.path} has this config, and its job {job} is {state}; "
             "--new starts another run"
+        )
+
+
+def check_no_job(run: RunFolder) -> None:
+    """Refuse a second job for a run: its attempt would end that of the first."""
+    if found := _live_job([run]):
+        _, job, state = found
+        raise Refused(
+            f"{run.name}: its job {job} is {state}; wait until it ends, or cancel it: "
+            f"ditbench cancel {shlex.quote(str(run.path))}"
         )
 
 

@@ -15,8 +15,8 @@ from configs.terminal import printable
 from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, overview
 from launch.submit.site import site_logs
-from launch.why.diagnosis import Diagnosis, diagnose
-from launch.why.evidence import ending_of_job, endings_of_run
+from launch.why.diagnosis import Diagnosis
+from launch.why.evidence import diagnoses_of_run, diagnosis_of_job
 from runs.folder import ROOT, RunFolder, is_run
 from runs.state.evidence import Evidence
 from runs.state.slurm_job import SlurmJob
@@ -43,15 +43,15 @@ def _diagnoses(name: str) -> list[Diagnosis]:
     """Return the diagnosis of each attempt of a run, or of a job that belongs to none."""
     path = Path(name)
     if is_run(path):
-        return [diagnose(ending) for ending in endings_of_run(RunFolder(path.resolve()))]
+        return diagnoses_of_run(RunFolder(path.resolve()))
     if path.exists() or not name.replace("_", "").isdigit():
         raise ConfigError(
             f"{name}: not a folder of a run or a study, nor a job id; see ditbench status"
         )
-    ending = ending_of_job(name, site_logs(ROOT))
-    if ending.start is None and not ending.process.logs:
+    found = diagnosis_of_job(name, site_logs(ROOT))
+    if found.start is None and not found.process.logs:
         raise ConfigError(f"job {name}: unknown to Slurm, and no run or output file belongs to it")
-    return [diagnose(ending)]
+    return [found]
 
 
 def _why_study(study: StudyFolder, *, form: str) -> int:
@@ -67,7 +67,7 @@ def _why_study(study: StudyFolder, *, form: str) -> int:
     print(f"{study.path.name}: {len(states)} runs: {counts}", file=sys.stderr)
     found = []
     for alike in sorted(groups.values(), key=len, reverse=True):
-        first = diagnose(endings_of_run(alike[0].run)[-1])
+        first = diagnoses_of_run(alike[0].run)[-1]
         found.append({"runs": [one.run.name for one in alike]} | to_json(first))
         if form == "text":
             names = ", ".join(one.run.name for one in alike[:_MOST_NAMED])
@@ -102,7 +102,7 @@ def text(diagnosis: Diagnosis) -> str:
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON data; paths in the evidence are relative to the run."""
-    process, start, reason = diagnosis.process, diagnosis.ending.start, diagnosis.reason
+    process, start, reason = diagnosis.process, diagnosis.start, diagnosis.reason
     return {
         "run": str(process.run.path) if process.run else None,
         "job": start.job if start else None,
@@ -150,7 +150,7 @@ def _meaning(diagnosis: Diagnosis) -> str:
 
 
 def _waiting(diagnosis: Diagnosis) -> SlurmJob | None:
-    now = diagnosis.ending.now
+    now = diagnosis.now
     return now if now and now.is_waiting else None
 
 
@@ -167,14 +167,14 @@ def _state(diagnosis: Diagnosis) -> str:
         return f"waits: {in_words(now.reason)}{begins}"
     if not diagnosis.has_not_ended:
         return "unknown"
-    if diagnosis.ending.start is None:
+    if diagnosis.start is None:
         return "unknown: no end is recorded, and Slurm knows no job of the run"
     return "has not ended"
 
 
 def _fill(words: str, diagnosis: Diagnosis) -> str:
     """Replace the placeholders of reasons.yaml."""
-    process, start, state = diagnosis.process, diagnosis.ending.start, diagnosis.state
+    process, start, state = diagnosis.process, diagnosis.start, diagnosis.state
     run, output = process.run, process.output
     saves = state.is_stopped or state.is_paused
     saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""
@@ -201,13 +201,13 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
 
 
 def _job(diagnosis: Diagnosis) -> str:
-    known = diagnosis.ending.start or diagnosis.ending.now
+    known = diagnosis.start or diagnosis.now
     return known.job if known else ""
 
 
 def _config(diagnosis: Diagnosis) -> Path | None:
     """Return the config on the command line of a job, while Slurm knows it."""
-    now = diagnosis.ending.now
+    now = diagnosis.now
     words = now.command.split() if now else []
     return next((Path(word) for word in words if word.endswith(".yaml")), None)
 

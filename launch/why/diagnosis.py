@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from launch.why.evidence import Ending
 from runs.state.evidence import Evidence
 from runs.state.first_failure import first_failure
-from runs.state.fold import fold
 from runs.state.reasons import Reason, reasons
 from runs.state.run_state import RunState
+from runs.state.slurm_job import SlurmJob
 
 # The file, the rank and the kind of error in front of a message.
 _SOURCE = re.compile(
@@ -20,15 +19,16 @@ _SOURCE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """The end of an attempt, or of a job, and its state with the reason that the fold found."""
+    """The end of an attempt, or of a job that waits or belongs to no run, and its reason.
 
-    ending: Ending
+    `process` are its traces, and `state` the state with the reason that the fold found. `start` is
+    the start of its job according to Slurm, `now` the job as it is now.
+    """
+
+    process: Evidence
     state: RunState
-
-    @property
-    def process(self) -> Evidence:
-        """The traces of the attempt."""
-        return self.ending.process
+    start: SlurmJob | None = None
+    now: SlurmJob | None = None
 
     @property
     def reason(self) -> Reason | None:
@@ -38,8 +38,8 @@ class Diagnosis:
     @property
     def has_not_ended(self) -> bool:
         """Whether the attempt, or the job of none, may still go on."""
-        start = self.ending.start
-        return self.state.is_open and not self.state.is_paused and not (start and start.is_over)
+        is_over = self.start is not None and self.start.is_over
+        return self.state.is_open and not self.state.is_paused and not is_over
 
     @cached_property
     def first_failure(self) -> str:
@@ -53,12 +53,6 @@ class Diagnosis:
         if self.reason and folder and any(folder.glob("ranks/nccl-*")):
             shown.append(f"collectives: torchfrtrace {folder}/ranks -p nccl-")
         return _without_repeats(self.process, shown)
-
-
-def diagnose(ending: Ending) -> Diagnosis:
-    """Return the diagnosis of an attempt, or of a job."""
-    state = fold(ending.events, ending.start, ending.process)
-    return Diagnosis(ending=ending, state=state)
 
 
 def _without_repeats(evidence: Evidence, lines: list[str]) -> list[str]:

@@ -1,39 +1,25 @@
-"""Collect the evidence about each attempt of a run, or about a job without an attempt."""
+"""Diagnose each attempt of a run, or a job without one, by all evidence of its end."""
 
 import glob
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from launch.status.tail import job_output
 from launch.why import slurm_history
+from launch.why.diagnosis import Diagnosis
 from runs.folder import RunFolder
 from runs.jobs import awaited_job, job_of_attempt
 from runs.json_files import AttemptEntry, read_error_note
-from runs.records import Record
 from runs.state.evidence import Evidence
-from runs.state.fold import run_state
+from runs.state.fold import fold, run_state
 from runs.state.log_lines import LogLines, first_quotes, part_of_attempt, read
 from runs.state.slurm_job import SlurmJob
 from runs.state.symptoms import RUN_BEGAN
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ending:
-    """One attempt, or a job that waits or belongs to no run: all that is known of its end.
-
-    `start` is the start of its job according to Slurm, `now` the job as it is now.
-    """
-
-    events: list[Record] = field(default_factory=list)
-    start: SlurmJob | None = None
-    now: SlurmJob | None = None
-    process: Evidence
-
-
-def endings_of_run(run: RunFolder) -> list[Ending]:
-    """Return the end of each attempt, oldest first, and the job that waits for another."""
+def diagnoses_of_run(run: RunFolder) -> list[Diagnosis]:
+    """Return the diagnosis of each attempt, oldest first, and of the job that waits for another."""
     entries = {entry["attempt"]: entry for entry in run.entries()}
     records = [record for record in run.records() if "event" in record]
     known: dict[str, list[SlurmJob]] = {}
@@ -45,13 +31,16 @@ def endings_of_run(run: RunFolder) -> list[Ending]:
         if job is not None and job not in known:
             known[job] = slurm_history.starts(job)
         is_newest = number == numbers[-1]
-        ending = Ending(
-            events=[one for one in records if one["attempt"] == number or not number],
-            start=slurm_history.start_at(known.get(job or "", []), entry.get("time")),
+        events = [one for one in records if one["attempt"] == number or not number]
+        start = slurm_history.start_at(known.get(job or "", []), entry.get("time"))
+        process = _traces(run, number, job)
+        diagnosis = Diagnosis(
+            process=process,
+            state=fold(events, start, process),
+            start=start,
             now=slurm_history.current(job) if is_newest and job is not None else None,
-            process=_traces(run, number, job),
         )
-        found.append(ending)
+        found.append(diagnosis)
     return found
 
 
@@ -74,8 +63,8 @@ def _traces(run: RunFolder, number: int, job: str | None) -> Evidence:
     )
 
 
-def ending_of_job(job: str, logs: Path) -> Ending:
-    """Return the end of a job that belongs to no run."""
+def diagnosis_of_job(job: str, logs: Path) -> Diagnosis:
+    """Return the diagnosis of a job that belongs to no run."""
     known = slurm_history.starts(job)
     now = slurm_history.current(job)
     name, folder = slurm_history.name_and_folder(job)
@@ -84,11 +73,9 @@ def ending_of_job(job: str, logs: Path) -> Ending:
     read_logs = [read(path) for path in found if path.exists()]
     began = first_quotes(read_logs, RUN_BEGAN)
     is_ours = bool(began) or (folder / "jobs" / f"{name}.sbatch").is_file()
-    return Ending(
-        start=known[-1] if known else None,
-        now=now,
-        process=Evidence(logs=read_logs, is_ours=is_ours),
-    )
+    start = known[-1] if known else None
+    process = Evidence(logs=read_logs, is_ours=is_ours)
+    return Diagnosis(process=process, state=fold([], start, process), start=start, now=now)
 
 
 def _output_of(job: str) -> Path | None:

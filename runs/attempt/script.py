@@ -28,8 +28,10 @@ from configs.load import expect
 from configs.schema import Command
 from runs.attempt.open import claim
 from runs.attempt.output_log import OutputLog, last_exception
+from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
 from runs.attempt.placement import placement
+from runs.attempt.witness import HANDLED, Witness
 from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
@@ -40,7 +42,6 @@ from runs.trust import check_own
 FIRST, LATER, MARK = "slurm_script", "slurm_script.resume", "DITBENCH_RESUME_FLAGS"
 NEAR_LIMIT_S = 60
 _NEWEST = re.compile(r"\{newest:([^}]*)\}")
-_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # How long a script that is ended near its limit has between TERM and KILL.
 _PATIENCE_S = 20.0
 # How long processes that the script leaves behind may go on writing.
@@ -89,10 +90,12 @@ class _Script:
         script.write_bytes(text)
         script.chmod(0o700)
         placed = placement()
-        self._run.note(self._number, placement=placed, ranks=len(placed))
-        for number in (*_SIGNALS, signal.SIGTERM):
+        folder = str(Path.cwd())
+        self._run.note(self._number, placement=placed, ranks=len(placed), folder=folder)
+        before = log_files(Path())
+        for number in HANDLED:
             signal.signal(number, lambda number, _: self._came.append(number))
-        witness = _Witness()
+        witness = Witness()
         self._run.record_event(self._number, "started", **resumed)
         try:
             process, pipes = self._start([str(script), *arguments], umask=umask)
@@ -105,7 +108,12 @@ class _Script:
         self._follow(process, pipes, witness)
         status = process.wait()
         self._run.note(self._number, ended=time.time())
-        self._record_end(status)
+        requeues = self._record_end(status)
+        keep_logs(self._run, self._number, before)
+        if requeues and not _shell("requeue_job"):
+            self._fail(
+                "timeout", f"this site does not requeue; go on: ditbench submit {self._run.path}"
+            )
         return status
 
     def _text(self) -> tuple[bytes, dict[str, str]]:
@@ -156,7 +164,7 @@ class _Script:
                 )  # fmt: skip
 
     def _follow(
-        self, process: subprocess.Popen[bytes], pipes: dict[int, int], witness: "_Witness"
+        self, process: subprocess.Popen[bytes], pipes: dict[int, int], witness: "Witness"
     ) -> None:
         """Copy the output and pass signals on until the script has ended.
 
@@ -178,7 +186,7 @@ class _Script:
             self._obey(process)
         process.wait()
 
-    def _pass_on(self, number: int, process: subprocess.Popen[bytes], witness: "_Witness") -> None:
+    def _pass_on(self, number: int, process: subprocess.Popen[bytes], witness: "Witness") -> None:
         """Send the script a signal that only this process got."""
         is_warning = number == signal.SIGUSR1 and self._config.resume is not None
         named = self._config.signal
@@ -206,14 +214,14 @@ class _Script:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
-    def _record_end(self, status: int) -> None:
-        """Record how the attempt ended, and requeue the job if the script can resume."""
+    def _record_end(self, status: int) -> bool:
+        """Record how the attempt ended; return whether the job is to be requeued."""
         can_resume = self._config.resume is not None
         why = _ask_slurm() if self._is_ended and batch_job() else ""
         is_limit = why == "limit" or (self._is_near_limit and can_resume)
         if is_limit and can_resume and batch_job():
-            self._pause()
-        elif is_limit:
+            return self._pause()
+        if is_limit:
             self._fail("timeout", NOT_REQUEUED)
         elif why == "requeued":
             again = (
@@ -228,8 +236,10 @@ class _Script:
             self._fail(reason_of_exit(status, output), f"{shown}: {last_exception(output)}")
         else:
             self._event("done")
+        return False
 
-    def _pause(self) -> None:
+    def _pause(self) -> bool:
+        """Record that the run goes on after a requeue, unless it gets nowhere."""
         files = [_newest(glob, None) for glob in globs(str(self._config.resume))]
         began = next(e["time"] for e in self._run.entries() if e["attempt"] == self._number)
         times = [file.stat().st_mtime for file in files if file]
@@ -240,14 +250,11 @@ class _Script:
             self._fail(
                 "timeout", "it wrote no checkpoint from one start to its limit; raise --time"
             )
-            return
+            return False
         lost = time.time() - max(saved, began)
         message = f"near the time limit; the work of {lost:.0f} s since the last checkpoint is lost"
         self._event("paused", message=message, killed=self._is_killed)
-        if not _shell("requeue_job"):
-            self._fail(
-                "timeout", f"this site does not requeue; go on: ditbench submit {self._run.path}"
-            )
+        return True
 
     def _fail(self, reason: str, message: str) -> None:
         self._event("failed", reason=reason, message=message)
@@ -260,40 +267,6 @@ NOT_REQUEUED = (
     "the time limit; not requeued, since nothing says how the script resumes: submit it with a "
     "longer --time, or with --resume='--FLAG {newest:FOLDER/CHECKPOINT-*.pt}'"
 )
-
-
-class _Witness:
-    """A process that a signal to all processes of a job ends.
-
-    Some plugins of Slurm send TERM to every process of a job, others to the batch script alone.
-    In the first case the script has got it already, and a second one would run its trap twice.
-    """
-
-    def __init__(self) -> None:
-        self._pid = self._begin()
-
-    def _begin(self) -> int:
-        parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            return pid
-        os.setpgid(0, 0)
-        for number in (*_SIGNALS, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        os.closerange(0, 3)
-        end_with_parent(parent)
-        while True:
-            signal.pause()
-
-    def has_seen(self, number: int) -> bool:
-        """Return whether the signal ended this process, too; then begin another one."""
-        for _ in range(10):
-            pid, status = os.waitpid(self._pid, os.WNOHANG)
-            if pid:
-                self._pid = self._begin()
-                return os.WIFSIGNALED(status) and os.WTERMSIG(status) == number
-            time.sleep(0.01)
-        return False
 
 
 def globs(flags: str) -> list[str]:

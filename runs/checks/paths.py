@@ -99,7 +99,6 @@ def _check_weights(config: Pretrain) -> None:
         "model.value_residual": model.value_residual,
         "model.registers": model.registers > 0,
         "model.routing.kind": model.routing.kind == "sprint",
-        "model.mup_base_width": model.mup_base_width is not None,
     }
     found = ", ".join(name for name, is_set in parts.items() if is_set)
     if path.suffix == ".safetensors":

@@ -97,11 +97,6 @@ class RunState:
         return bool(self.last)
 
     @property
-    def is_out_of_gpu_memory(self) -> bool:
-        """Whether a GPU ran out of memory, in this run or in one that needed no more."""
-        return self.reason == "oom"
-
-    @property
     def is_open(self) -> bool:
         """Whether the record has no end, so that Slurm has to be asked."""
         return self.recorded not in ENDS

@@ -138,7 +138,7 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         ),
         (
             {"data": {"source": "latents", "path": "x", "labels": "y"}},
-            "data.source latents has its labels in the store: remove data.labels",
+            "data.source latents has labels of its own: remove data.labels",
         ),
         (
             {"data": {"vae": "x"}},

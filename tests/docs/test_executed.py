@@ -31,7 +31,7 @@ CONCRETE = {
     "python -m launch check X... [key=value ...]": [
         f"python -m launch check {LAYOUTS} configs/pretrain/digits.yaml"
     ],
-    "python -m launch plan X [key=value ...] [--measure] [--rates FILE] [--script|--json]": [
+    "python -m launch plan X [key=value ...] [--measure] [--script|--json]": [
         "python -m launch plan logs/RUN --script"
     ],
     "python -m launch plan STUDY [key=v1,v2 ...] [--json]": [
@@ -49,9 +49,9 @@ CONCRETE = {
     "python -m tests.docs.render docs/studies/NAME.md": [
         "python -m tests.docs.render docs/studies/a.md"
     ],
-    "python -m analysis report --check public": [
-        "python -m analysis report logs/RUN --folder public",
-        "python -m analysis report --check public",
+    "python -m analysis report --check report.html": [
+        "python -m analysis report logs/RUN --out report.html",
+        "python -m analysis report --check report.html",
     ],
     # The page was rendered before.
     "python -m tests.docs.render --check docs/studies/a.md": [

@@ -34,7 +34,7 @@ TINY_FLUX = "python -m finetune tiny logs/tiny-flux"
 TUNE = "bash jobs/finetune.sbatch configs/finetune/tiny.yaml"
 STUDY = (
     "python -m launch submit configs/studies/digits-timesteps.yaml seed=0,1 train.steps=40"
-    " validation.every=4 gns.whole_every=10 gns.whole_repeats=4 checkpoint.every=20 log.every=1"
+    " validation.every=4 checkpoint.every=20 log.every=1"
 )
 # Smaller numbers, and values for placeholders.
 INSTEAD = {

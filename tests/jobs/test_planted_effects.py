@@ -21,14 +21,14 @@ from tests.real_runs import DIGITS, clean_environment
 pytestmark = pytest.mark.long
 
 SLOWER = 2.0
-# Without gns.enabled nothing reads it; 1 is plain, 2 is slowed, 3 is the same as 1.
-INERT = "gns.whole_repeats"
+# Without gns.enabled nothing reads it; 2 is plain, 3 is slowed, 4 is the same as 2.
+INERT = "gns.bins"
 WAITS = f"""
 import importlib.abc, importlib.util, pathlib, sys, time
 
 def is_slowed():
     runs = [pathlib.Path(word, "config.yaml") for word in sys.orig_argv if "cells/" in word]
-    return any(file.is_file() and "whole_repeats: 2" in file.read_text() for file in runs)
+    return any(file.is_file() and "  bins: 3\\n" in file.read_text() for file in runs)
 
 class Waits(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -88,7 +88,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]
                 "kind": "study",
                 "question": "Which of three cells differ?",
                 "base": str(DIGITS.resolve()),
-                "axes": {INERT: [1, 2, 3]},
+                "axes": {INERT: [2, 3, 4]},
                 "set": {
                     "model.width": 64, "model.depth": 3, "train.steps": 60, "log.every": 2,
                     "log.tensorboard": False, "checkpoint.every": 60, "sample.per_class": 1,
@@ -126,14 +126,14 @@ def is_within(row: dict[str, Any], truth: float) -> bool:
 
 
 def test_the_slowed_cell_is_found_with_its_size(cells: dict[int, dict[str, Any]]) -> None:
-    slowed = cells[2]
+    slowed = cells[3]
     assert slowed["speed"] == "slower"
     assert is_within(slowed, 1 / (1 + SLOWER))
     assert slowed["verdict"] == "same loss"
 
 
 def test_the_identical_cell_is_called_no_difference(cells: dict[int, dict[str, Any]]) -> None:
-    same = cells[3]
+    same = cells[4]
     assert is_within(same, 1.0)
-    assert same["speedup"] > 2 * cells[2]["speedup"]
+    assert same["speedup"] > 2 * cells[3]["speedup"]
     assert same["verdict"] == "same loss"

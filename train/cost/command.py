@@ -20,7 +20,7 @@ from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.terminal import command_parser
-from train.cost.estimate import estimate, group_size
+from train.cost.estimate import estimate
 from train.cost.kept import NotKept, only_kept, say
 from train.cost.memory import pretrain_memory
 from train.cost.query import CostQuery, make_query
@@ -63,7 +63,7 @@ def _count_missing(queries: Sequence[CostQuery | ConfigError]) -> None:
         if isinstance(query, ConfigError):
             continue
         with contextlib.suppress(ConfigError), only_kept():
-            layout = divide(query.config, world=query.world, tuned=group_size(query.config))
+            layout = divide(query.config, world=query.world, tuned=1)
             try:
                 pretrain_memory(query.config, layout)
             except NotKept as name:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from configs.checks.batch import BatchLayout, divide, micro_batches
+from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
-from configs.schema import Pretrain, Run
+from configs.schema import Run
 from train.cost.line import Memory
 from train.cost.memory import GIB, overhead, pretrain_memory
 from train.cost.query import CostQuery
@@ -59,7 +59,7 @@ def estimate(query: CostQuery, *, advises: bool = True) -> CostEstimate:
         name: _Fit(query, gpu, advises=advises).estimate(name) for name, gpu in query.gpus.items()
     }
     layout = divide(query.config, world=query.world)
-    least = dataclasses.replace(layout, micro_batch=group_size(query.config))
+    least = dataclasses.replace(layout, micro_batch=1)
     memory = pretrain_memory(query.config, least)
     images = least.micro_batch * min(least.accumulation, 2)
     return CostEstimate(
@@ -80,7 +80,9 @@ def largest_that_divides(config: Any, *, world: int, capacity: float) -> int | N
     """Return the largest micro batch that fits and divides the images of a data rank, or None."""
     config = changed(config, {"train.micro_batch": "auto"})
     images = divide(config, world=world).micro_batch
-    for size in reversed(micro_batches(config, images)):
+    for size in range(images, 0, -1):
+        if images % size:
+            continue
         layout = divide(config, world=world, tuned=size)
         if total_bytes(pretrain_memory(config, layout), layout) <= capacity:
             return size
@@ -96,11 +98,9 @@ class _Fit:
 
     def estimate(self, name: str) -> GpuEstimate:
         config, world = self._config, self._query.world
-        layout = divide(config, world=world, tuned=group_size(config))
+        layout = divide(config, world=world, tuned=1)
         if config.train.micro_batch == "auto":
-            layout = divide(
-                config, world=world, tuned=self._largest_divisor() or group_size(config)
-            )
+            layout = divide(config, world=world, tuned=self._largest_divisor() or 1)
         memory = pretrain_memory(config, layout)
         reason, fix = self._misfit(memory, layout)
         step = None
@@ -171,7 +171,7 @@ class _Fit:
         for changes, ranks in _candidate_changes(self._query) if self._advises else ():
             config = changed(self._config, changes)
             try:
-                layout = divide(config, world=ranks, tuned=group_size(config))
+                layout = divide(config, world=ranks, tuned=1)
             except ConfigError:
                 continue
             if self._total(config, layout) <= self._capacity:
@@ -186,11 +186,6 @@ class _Fit:
 
 # Fields of `Memory` that are no bytes.
 _COUNTS = ("numbers", "flops")
-
-
-def group_size(config: Pretrain) -> int:
-    """Return the images that a micro batch must be a multiple of."""
-    return config.objective.group
 
 
 def _candidate_changes(query: CostQuery) -> Iterator[tuple[dict[str, Any], int]]:

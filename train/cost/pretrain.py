@@ -43,7 +43,7 @@ def count_cost(config: Pretrain, layout: BatchLayout, stacks: Mapping[str, Stack
         smaller = config.model_copy(update={"model": model})
         return run_steps(smaller, dataclasses.replace(layout, micro_batch=images))
 
-    return fit_cost(run, stacks, images=2 * config.objective.group)
+    return fit_cost(run, stacks, images=2)
 
 
 def run_steps(config: Pretrain, layout: BatchLayout) -> tuple[Trial, Trial]:

@@ -58,7 +58,7 @@ def _open(data: Data) -> Source:
     if data.source == "latents":
         return _open_latents(path, data)
     if data.source == "cifar10":
-        return open_cifar10(path, labels=labels)
+        return open_cifar10(path)
     listing = list_images(path, labels=labels)
     return ImageFolder(listing, size=data.size, channels=data.channels, classes=data.classes)
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 in its three published forms: binary batches, pickled batches, and Kaggle's PNG files.
+"""CIFAR-10 in its two published forms: binary batches and pickled batches.
 
 The pickled batches are read opcode by opcode, without unpickling: no code in them runs.
 """
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from configs.errors import DataError
 from configs.files import read_bytes
-from train.data.folder import ImageFolder, list_images
 from train.data.source import Source
 
 _PIXELS = 3 * 32 * 32
@@ -31,8 +30,8 @@ class Cifar10(Source):
         return self._pixels[index].reshape(3, 32, 32), int(self._labels[index])
 
 
-def open_cifar10(path: Path, *, labels: Path | None) -> Source:
-    """Return the training set in `path`, in any of its three forms."""
+def open_cifar10(path: Path) -> Source:
+    """Return the training set in `path`, in either of its forms."""
     for folder in (path, path / "cifar-10-batches-bin", path / "cifar-10-batches-py"):
         for suffix, read in ((".bin", _read_binary), ("", _read_pickled)):
             files = [folder / f"data_batch_{number}{suffix}" for number in _BATCHES]
@@ -43,14 +42,10 @@ def open_cifar10(path: Path, *, labels: Path | None) -> Source:
             if present:
                 batches = [read(file) for file in files]
                 return Cifar10(*(np.concatenate(part) for part in zip(*batches, strict=True)))
-    table = labels or path / "trainLabels.csv"
-    images = path / "train" if (path / "train").is_dir() else path
-    if not table.is_file():
-        raise DataError(
-            f"{path}: neither data_batch_1.bin, data_batch_1 nor trainLabels.csv is there; "
-            "set data.path to the folder that holds one of them"
-        )
-    return ImageFolder(list_images(images, labels=table), size=32, channels=3, classes=10)
+    raise DataError(
+        f"{path}: neither data_batch_1.bin nor data_batch_1 is there; set data.path to the folder "
+        "that holds one of them, or read PNG files by data.source folder"
+    )
 
 
 def _read_binary(file: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

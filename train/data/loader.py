@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from configs.checks.batch import BatchLayout
-from configs.errors import DataError
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
 from train.diffusion.alignment import is_aligned
@@ -34,8 +33,7 @@ class Microbatch:
     Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
     The losses are multiplied by `weight` `[m]` float32 unless it is None. The routed blocks read
     the patches `keep` `[m, K]` int64, or all if it is None. With `features`
-    `[m, T, D]` float16, a block is aligned with them (`repa`). `skipped` counts images that could
-    not be read and were replaced by others.
+    `[m, T, D]` float16, a block is aligned with them (`repa`).
     """
 
     image: Tensor
@@ -45,7 +43,6 @@ class Microbatch:
     weight: Tensor | None = None
     keep: Tensor | None = None
     features: Tensor | None = None
-    skipped: int = 0
 
     def to(self, device: torch.device) -> "Microbatch":
         """Copy the batch to `device`, from pinned memory asynchronously; pixels become float32."""
@@ -76,7 +73,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
         # Filled in place: stacking small arrays takes as long as reading them.
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
-        times, labels, features, skipped = [], [], [], 0
+        times, labels, features = [], [], []
         aligned = is_aligned(config, position=keys[0][0])
         for number, (position, epoch, index) in enumerate(keys):
             random = example_randomness(
@@ -84,17 +81,15 @@ class MicrobatchDataset(Dataset[Microbatch]):
             )
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
-            image, label, unreadable = self._read(index, augmentation)
+            image, label = self._source.augmented(index, augmentation)
             if images is None:
                 images = np.empty((len(keys), *shape), dtype=image.dtype)
             images[number] = image
             noises[number] = random.noise
-            skipped += unreadable
             times.append(self._sampler.time(random.u, t=random.t, position=position))
             labels.append(config.data.classes if random.drop_label else label)
             if aligned:
-                read = (index + unreadable) % len(self._source)
-                features.append(self._source.features(read, flip=flip))
+                features.append(self._source.features(index, flip=flip))
         weighted = config.objective.sampler == "variance"
         weights = torch.tensor([time.weight for time in times]) if weighted else None
         return Microbatch(
@@ -105,7 +100,6 @@ class MicrobatchDataset(Dataset[Microbatch]):
             weight=weights,
             keep=self._kept(keys),
             features=torch.from_numpy(np.stack(features)) if features else None,
-            skipped=skipped,
         )
 
     def _kept(self, keys: list[_Key]) -> Tensor | None:
@@ -117,18 +111,6 @@ class MicrobatchDataset(Dataset[Microbatch]):
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
         return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
-
-    def _read(self, index: int, augmentation: Augmentation) -> tuple[Image, int, int]:
-        """Return image, label and the number of images skipped before it, if skipping is on."""
-        size = len(self._source)
-        if not self._config.data.skip_bad:
-            return *self._source.augmented(index, augmentation), 0
-        for skipped in range(size):
-            try:
-                return *self._source.augmented((index + skipped) % size, augmentation), skipped
-            except DataError as error:
-                last = error
-        raise DataError(f"no image can be read; the last: {last}")
 
 
 class LoaderIterator(Iterator[Item]):

@@ -32,16 +32,6 @@ class DiffusionObjective:
         self._ddpm_prediction: ddpm.Prediction = "v" if prediction == "v" else "eps"
 
     def losses(
-        self, network: Denoiser, image: Tensor, noise: Tensor, t: Tensor, label: Tensor
-    ) -> Tensor:
-        """Return the weighted error of each image without extra terms, `[B]` in float32.
-
-        `image` and `noise` are `[B, C, H, W]`; `t` in 0..1 and `label` are `[B]`.
-        """
-        task = self._task(image, noise, t)
-        return self._error(task.velocity(network(task.x, task.t, label)) - task.target, task)
-
-    def training_losses(
         self,
         network: Callable[..., Any],
         image: Tensor,
@@ -52,22 +42,17 @@ class DiffusionObjective:
         aligned: int | None = None,
         term: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """Return the loss of each image that training minimises: `losses` with the extra terms.
+        """Return the weighted error of each image, `[B]` in float32.
 
-        With a term that compares images, `objective.extra.group` divides B. `term` is added for
-        the tokens `[B, T, width]` after the block `aligned`, if it is given.
+        `image` and `noise` are `[B, C, H, W]`; `t` in 0..1 and `label` are `[B]`. `term` is added
+        for the tokens `[B, T, width]` after the block `aligned`, if it is given.
         """
-        contrastive = self._objective.extra.contrastive
         task = self._task(image, noise, t)
         if aligned is None:
             output, tokens = network(task.x, task.t, label), None
         else:
             output, tokens = network(task.x, task.t, label, (aligned,))
-        velocity = task.velocity(output)
-        losses = self._error(velocity - task.target, task)
-        if contrastive:
-            other = next_in_group(task.target, self._objective.group)
-            losses = losses - contrastive * self._error(velocity - other, task)
+        losses = self._error(task.velocity(output) - task.target, task)
         if term is not None and tokens is not None:
             losses = losses + term(tokens)
         return losses
@@ -171,12 +156,3 @@ def time_shift(config: Pretrain) -> float:
     if base is None:
         return 1.0
     return math.sqrt((config.data.size // config.model.patch) ** 2 / base)
-
-
-def next_in_group(x: Tensor, group: int) -> Tensor:
-    """Return for each row of `x` `[B, ...]` the next of its group, for the last row the first.
-
-    `group` divides B. The order of images is random, so that the next image is as good as any
-    other of the batch, from which contrastive flow matching (Stoica et al. 2025) draws.
-    """
-    return x.unflatten(0, (-1, group)).roll(-1, dims=1).flatten(0, 1)

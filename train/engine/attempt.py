@@ -74,7 +74,7 @@ def run_attempt(
     rank = rank_number()
     config = expect(run.config(number), kind, source=run.path)
     folder = run.attempt(number)
-    start_logging(folder, rank=rank, console_ranks=config.log.console_ranks)
+    start_logging(folder, rank=rank)
     try:
         ranks = read_ranks()
         signals = StopSignals(run, attempt=number)

@@ -58,7 +58,6 @@ class CheckpointState(Stateful):
         self.step = 0
         self.images = 0
         self.interval = IntervalSums()
-        self._has_interval = True
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
@@ -72,7 +71,8 @@ class CheckpointState(Stateful):
             "progress": _numbers({"step": self.step, "images": self.images}),
             "loss_scale": _numbers({"value": scaler.scale.item(), "good": scaler.good.item()}),
             "clocks": _numbers(self._clocks.seconds),
-        } | ({"interval": _numbers(asdict(self.interval))} if self._has_interval else {})
+            "interval": _numbers(asdict(self.interval)),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over the numbers; DCP has filled the tensors of `state_dict` in place."""
@@ -82,21 +82,8 @@ class CheckpointState(Stateful):
         self._scaler.good.fill_(state["loss_scale"]["good"])
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
-        if sums := state.get("interval"):
-            self.interval = IntervalSums(
-                loss=float(sums["loss"]), skipped=int(sums["skipped"]), steps=int(sums["steps"])
-            )
-
-    @contextlib.contextmanager
-    def as_saved_in(self, checkpoint: Path) -> Iterator[None]:
-        """Within the context, `state_dict` has no interval if the checkpoint has none.
-
-        Checkpoints written before the interval was added resume with an empty one.
-        """
-        saved = CheckpointReader(checkpoint).read_metadata().state_dict_metadata
-        self._has_interval = "training.interval.loss" in saved
-        yield
-        self._has_interval = True
+        sums = state["interval"]
+        self.interval = IntervalSums(loss=float(sums["loss"]), steps=int(sums["steps"]))
 
     def _moments(self, parameter: nn.Parameter) -> dict[str, Tensor]:
         """Return AdamW's state of a parameter; before the first step, create it as AdamW does."""
@@ -225,7 +212,7 @@ def load_newest(folder: Path, state: CheckpointState) -> bool:
 
 def load_checkpoint(checkpoint: Path, state: CheckpointState) -> None:
     """Load one checkpoint into `state`."""
-    with first_cause(), state.as_saved_in(checkpoint):
+    with first_cause():
         load_tensors({"training": state}, checkpoint)
 
 

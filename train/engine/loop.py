@@ -60,7 +60,6 @@ class _PendingRecord:
 
     fields: dict[str, Any]
     scalars: Tensor
-    skipped: int
     steps: int
     running: str
     arrival: QueuePoint
@@ -188,7 +187,6 @@ class Loop(Generic[Training]):
         self._pending = _PendingRecord(
             fields=fields | context.clocks.fields(),
             scalars=scalars.to("cpu", non_blocking=True),
-            skipped=losses.skipped,
             steps=losses.steps,
             running=context.clocks.running,
             arrival=context.arrivals.last,
@@ -210,10 +208,9 @@ class Loop(Generic[Training]):
         train, tensor = context.attempt.config.train, context.layout.tensor
         arrival, end = map(context.device_clock.reached, (pending.arrival, pending.end))
         mine, *scalars = pending.scalars.tolist()
-        sums_of_rank = torch.tensor([mine, pending.skipped], dtype=torch.float64)
-        loss, skipped = (sum_over_ranks(sums_of_rank) / tensor).tolist()
-        sums = IntervalSums(loss=loss, skipped=round(skipped), steps=pending.steps)
-        fields = pending.fields | sums.fields(global_batch=train.global_batch)
+        loss = sum_over_ranks(torch.tensor(mine, dtype=torch.float64)).item() / tensor
+        sums = IntervalSums(loss=loss, steps=pending.steps)
+        fields = pending.fields | {"loss": sums.mean(global_batch=train.global_batch)}
         names = [name for name, value in fields.items() if isinstance(value, Tensor)]
         fields |= zip(names, scalars, strict=True)
         fields[pending.running] = round(fields[pending.running] + end - pending.end.queued, 6)

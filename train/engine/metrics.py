@@ -17,16 +17,15 @@ from train.engine.clocks import DeviceClock
 log = logging.getLogger("train")
 
 
-def start_logging(attempt: Path, *, rank: int, console_ranks: list[int]) -> None:
-    """Log to a file per rank in the attempt; ranks in `console_ranks` log to stdout too."""
+def start_logging(attempt: Path, *, rank: int) -> None:
+    """Log to a file per rank in the attempt; rank 0 logs to stdout too, others only errors."""
     folder = attempt / "ranks"
     folder.mkdir(exist_ok=True)
     to_file = logging.FileHandler(folder / f"rank-{rank:05d}.log", encoding="utf-8")
     to_file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     console = logging.StreamHandler(sys.stdout)
-    prefix = f"[rank {rank}] " if len(console_ranks) > 1 else ""
-    console.setFormatter(logging.Formatter(f"{prefix}%(message)s"))
-    console.setLevel(logging.INFO if rank in console_ranks else logging.ERROR)
+    console.setFormatter(logging.Formatter("%(message)s"))
+    console.setLevel(logging.ERROR if rank else logging.INFO)
     for earlier in log.handlers:
         earlier.close()
     log.handlers = [to_file, console]
@@ -82,20 +81,18 @@ class MetricsLogger:
 
 @dataclass(frozen=True, kw_only=True)
 class IntervalSums:
-    """Sums over `steps` steps and all ranks: of the losses, and of the skipped images."""
+    """The sum of the losses over `steps` steps and all ranks."""
 
     loss: float = 0.0
-    skipped: int = 0
     steps: int = 0
 
-    def fields(self, *, global_batch: int) -> dict[str, Any]:
-        """Return the mean loss of an image, and the skipped images if there are any."""
-        fields: dict[str, Any] = {"loss": self.loss / (self.steps * global_batch)}
-        return fields | ({"skipped_images": self.skipped} if self.skipped else {})
+    def mean(self, *, global_batch: int) -> float:
+        """Return the mean loss of an image."""
+        return self.loss / (self.steps * global_batch)
 
 
 class LossAccumulator:
-    """Losses and skipped images of this rank since the last scheduled record.
+    """The losses of this rank since the last scheduled record.
 
     They are summed on the device in float64. Sums of float32 losses are exact there, so they do
     not depend on the order or on the rank to which a resumed run adds them.
@@ -103,19 +100,17 @@ class LossAccumulator:
 
     def __init__(self, device: torch.device) -> None:
         self.loss = torch.zeros((), dtype=torch.float64, device=device)
-        self.skipped = 0
         self.steps = 0
 
-    def add(self, loss: Tensor, *, skipped: int) -> None:
+    def add(self, loss: Tensor) -> None:
         """Add the sum of the losses of one microbatch."""
         self.loss += loss
-        self.skipped += skipped
 
     def restart(self, sums: IntervalSums, *, rank: int, tensor: int) -> None:
         """Start again at `sums`, which rank 0 holds from now on; `tensor` ranks see each image."""
         share = tensor if rank == 0 else 0
         self.loss.fill_(sums.loss * share)
-        self.skipped, self.steps = sums.skipped * share, sums.steps
+        self.steps = sums.steps
 
 
 class ArrivalLog:

@@ -1,5 +1,6 @@
 """Load the network whose features FID compares, and compute statistics of them."""
 
+import hashlib
 import io
 import pickle
 import sys
@@ -19,8 +20,11 @@ from torch.nn import functional as F
 
 from configs.errors import ConfigError
 from configs.schema.data import Data
+from train.data.catalog import open_source
+from train.data.latents.features import IMAGENET, load_dinov2
 from train.data.latents.store import checksum
 from train.data.latents.vae import deterministic_cudnn
+from train.data.source import held_out_split
 from train.evaluate.distances import Statistics, mean_and_covariance, moments
 from train.evaluate.npz import Pixels
 
@@ -33,8 +37,6 @@ _HOW_TO_GET_IT = (
     "access, which compute nodes often lack, and give the file"
 )
 _PROGRESS_EVERY_S = 10.0
-# Mean and standard deviation of the channels.
-_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,8 @@ def open_features(
     """Load the feature network from a file or folder, or train the classifier of `digits`.
 
     A file holds torch-fidelity's Inception weights or TorchScript, a folder a DINOv2 as
-    transformers saves it. Raises `ConfigError` for anything else. Only tensors are unpickled.
+    transformers saves it. Raises `ConfigError` or `DataError` for anything else. Only tensors are
+    unpickled.
     """
     if path is None:
         if digits is None or digits.source != "digits" or not digits.held_out:
@@ -73,40 +76,38 @@ def open_features(
 
 
 def _digits(data: Data, device: torch.device) -> Features:
-    """Return the 45 decision values between pairs of digits of `digit_classifier`."""
-    # Imported here: scikit-learn takes a second.
-    from train.evaluate.digits_score import digit_classifier
+    """Return the 45 decision values between pairs of digits of a support vector machine.
 
-    classifier, sha256 = digit_classifier(data)
+    It is trained on the held-out digits by libsvm, which has one thread and draws no numbers.
+    """
+    # Imported here: scikit-learn takes a second.
+    from sklearn.svm import SVC
+
+    source = held_out_split(open_source(data), data)
+    examples = [source[index] for index in range(len(source))]
+    images = np.stack([image.ravel() for image, _ in examples])
+    labels = np.array([label for _, label in examples])
+    classifier = SVC(C=10, decision_function_shape="ovo").fit(images, labels)
 
     def network(images: Tensor) -> Tensor:
         pixels = images[:, 0].flatten(1).cpu().numpy() / 127.5 - 1
         return torch.from_numpy(classifier.decision_function(pixels))
 
     name = "classifier of held-out digits, pixels in -1..1"
+    sha256 = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
     return Features(network=network, name=name, sha256=sha256, device=device)
 
 
 def _dinov2(folder: Path, device: torch.device) -> Features:
     """Return the class token of a DINOv2 (Oquab et al. 2023) as features."""
-    # Imported here: it takes seconds.
-    from transformers import AutoModel
-
-    try:
-        model = AutoModel.from_pretrained(folder, local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--features {folder}: no DINOv2 of transformers: {error}") from None
-    if not model.config.model_type.startswith("dinov2"):
-        raise ConfigError(f"--features {folder}: a {model.config.model_type}, not a DINOv2")
-    model.to(device).eval()
-    mean, std = torch.tensor(_IMAGENET, device=device)[:, None, :, None, None]
+    model, sha256 = load_dinov2(folder, device)
+    mean, std = torch.tensor(IMAGENET, device=device)[:, None, :, None, None]
 
     def network(images: Tensor) -> Tensor:
         pixels = F.interpolate(images.float() / 255, 224, mode="bicubic", antialias=True)
         return model((pixels.clamp(0, 1) - mean) / std).last_hidden_state[:, 0]
 
     name = "DINOv2, bicubic to 224, ImageNet's mean and std"
-    sha256 = checksum(folder / "config.json", *sorted(folder.glob("*.safetensors")))
     return Features(network=network, name=name, sha256=sha256, device=device)
 
 

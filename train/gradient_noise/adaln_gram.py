@@ -56,12 +56,6 @@ class AdalnGram:
         self.sums.zero_()
         return taken
 
-    def over_all_bins(self, sums: Tensor) -> Tensor:
-        """Return the sums `[4]`, by `SUMS`, as if all images were in one bin."""
-        products, pairs = sums[-2:]
-        squares, counts = sums[2 * self._count : -2].view(2, -1).sum(1)
-        return torch.stack([products, pairs, squares, counts])
-
     def _sums_of(self, gram: Tensor, t: Tensor, weight: Tensor | None) -> Tensor:
         """Return the sums of one microbatch with Gram matrix `gram` `[m, m]`."""
         squares = gram.diagonal().clone()

@@ -5,33 +5,31 @@ It depends only on the config, not on the number of ranks that share the microba
 """
 
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from configs.errors import ConfigError
 from configs.load import expect, load
 from configs.schema import NoiseRun, Pretrain
-from configs.schema.objective import Objective
 from runs.folder import RunFolder
 from train.data.catalog import open_source
 from train.data.loader import Microbatch
 from train.data.source import training_split
-from train.diffusion.objective import DiffusionObjective
-from train.diffusion.timesteps import Bins
+from train.diffusion.objective import DiffusionObjective, time_shift
+from train.diffusion.rng import Augmentation, epoch_order, probe_generator
+from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights
 from train.engine.checkpoint_files import complete
 from train.engine.distributed import Ranks, sum_over_ranks
+from train.engine.gradients import squared_gradient_norm, sum_gradients
 from train.gradient_noise.adaln_gram import SUMS, has_adaln
-from train.gradient_noise.microbatches import (
-    NoiseMicrobatches,
-    all_times,
-    bin_weights,
-    binned_times,
-)
 from train.gradient_noise.probe import Probe
 from train.model.build import build_network
 from train.model.parallelize import autocast
@@ -57,18 +55,11 @@ class OfflineNoise:
     def __init__(self, noise_run: NoiseRun, ranks: Ranks) -> None:
         self._noise_run, self._ranks = noise_run, ranks
         self.config = measured_config(noise_run)
-        self._bins = Bins(count=noise_run.bins or 1)
-        source = training_split(open_source(self.config.data), self.config.data)
-        self._microbatches = NoiseMicrobatches(
-            source=source,
-            config=self.config,
-            images=noise_run.batch,
-            seed=noise_run.seed,
-            share=noise_run.share,
-        )
-        self._network = build_network(self.config).to(ranks.device)
-        observed = Bins(count=1) if has_adaln(self._network) else None
-        self._probe = Probe(self._network, self._network, bins=observed, device=ranks.device)
+        self._density = Density(objective=self.config.objective, shift=time_shift(self.config))
+        self._source = training_split(open_source(self.config.data), self.config.data)
+        self.network = build_network(self.config).to(ranks.device)
+        observed = Bins(count=1) if has_adaln(self.network) else None
+        self._probe = Probe(self.network, self.network, bins=observed, device=ranks.device)
         self._objective = DiffusionObjective(self.config, ranks.device)
         self._loaded: int | None = None
 
@@ -76,7 +67,7 @@ class OfflineNoise:
         """Return every sample in order: by checkpoint, all of t first, then bin by bin."""
         groups: list[tuple[int | None, float]] = [(None, 1.0)]
         if self._noise_run.bins:
-            groups += enumerate(bin_weights(self.config, self._bins))
+            groups += enumerate(Bins(count=self._noise_run.bins).weights(self._density).tolist())
         return [
             NoiseSample(step=step, k=k, weight=weight, repeat=repeat)
             for step in self._steps()
@@ -89,8 +80,7 @@ class OfflineNoise:
         """Return the fields of a sample's record. Collective; needs a process group."""
         self._load(sample.step)
         begin, noise_run = time.perf_counter(), self._noise_run
-        found = self._probe.sample(self._batches(sample), self._losses, summed=noise_run.count)
-        small, big, *grams = sum_over_ranks(found).tolist()
+        small, big, *grams = self._sums(sample)
         fields: dict[str, Any] = {
             "checkpoint": sample.step,
             "weight": sample.weight,
@@ -99,13 +89,86 @@ class OfflineNoise:
             "b": noise_run.batch,
             "share": noise_run.share,
             "small": small / noise_run.count,
-            "big": big / self._ranks.world,  # equal on every rank
+            "big": big,
             "seconds": round(time.perf_counter() - begin, 6),
         }
         if sample.k is not None:
-            low, high = self._bins.edges[sample.k : sample.k + 2].tolist()
+            low, high = Bins(count=noise_run.bins or 1).edges[sample.k : sample.k + 2].tolist()
             fields |= {"bin": sample.k, "t_low": low, "t_high": high}
         return fields | ({"adaln": dict(zip(SUMS, grams, strict=True))} if grams else {})
+
+    def microbatch(self, sample: NoiseSample, turn: int) -> Microbatch:
+        """Return microbatch `turn` of a sample: b images, drawn with replacement from the share.
+
+        Microbatches are independent of one another and of those of the training.
+        """
+        noise_run, data = self._noise_run, self.config.data
+        group = 0 if sample.k is None else sample.k + 1
+        number = (group * noise_run.samples + sample.repeat) * noise_run.count + turn
+        generator = probe_generator(noise_run.seed, sample.step, number)
+        indices = self._candidates[generator.integers(len(self._candidates), size=noise_run.batch)]
+        u, drop, flip = generator.random((3, noise_run.batch))
+        noise = generator.standard_normal(
+            (noise_run.batch, data.channels, data.size, data.size), dtype=np.float32
+        )
+        images, labels = [], []
+        for n, index in enumerate(indices.tolist()):
+            augmentation = Augmentation(
+                flip=bool(data.flip and flip[n] < 0.5),
+                seed=noise_run.seed,
+                epoch=number * noise_run.batch + n,
+                index=index,
+            )
+            image, label = self._source.augmented(index, augmentation)
+            images.append(image)
+            labels.append(data.classes if drop[n] < self.config.objective.label_dropout else label)
+        return Microbatch(
+            image=torch.from_numpy(np.stack(images)),
+            noise=torch.from_numpy(noise),
+            t=self._times(u, sample.k),
+            label=torch.tensor(labels),
+        )
+
+    def _times(self, u: NDArray[np.float64], k: int | None) -> Tensor:
+        """Return times of the density within bin `k`, or within all of t, for uniform numbers."""
+        edges = Bins(count=self._noise_run.bins or 1).edges[k : k + 2] if k is not None else (0, 1)
+        low, high = (self._density.cdf(float(edge)) for edge in edges)
+        times = np.array([self._density.quantile(low + one * (high - low)) for one in u])
+        if k is not None:
+            # Bisection ends within rounding of an edge: keep every time out of the next bin.
+            times = np.clip(times, edges[0], np.nextafter(np.float32(edges[1]), np.float32(0)))
+        return torch.from_numpy(times).float()
+
+    @cached_property
+    def _candidates(self) -> NDArray[np.int64]:
+        """The indices in the share; a larger share contains every smaller one."""
+        size = len(self._source)
+        order = epoch_order(self._noise_run.seed, 0, size)
+        return order[: max(1, round(self._noise_run.share * size))]
+
+    def _sums(self, sample: NoiseSample) -> list[float]:
+        """Return the sum of |g_k|^2, |g|^2 of their mean, and the Gram sums of adaLN layers."""
+        ranks, count = self._ranks, self._noise_run.count
+        for turn in range(ranks.rank, count, ranks.world):
+            batch = self.microbatch(sample, turn).to(ranks.device)
+            self._probe.before_microbatch()
+            losses = self._losses(batch)
+            (losses.mean() / count).backward()
+            self._probe.after_microbatch(batch, factor=1 / count / len(losses))
+        self._probe.after_backward()
+        sum_gradients(self.network)
+        # Equal on every rank, unlike the other sums.
+        big = squared_gradient_norm(self.network) / ranks.world
+        self.network.zero_grad(set_to_none=True)
+        small, grams = self._probe.take()
+        # Of the Gram's sums the first four are those of the only bin.
+        return sum_over_ranks(torch.cat([small[None] * count**2, big[None], grams[:4]])).tolist()
+
+    def _losses(self, batch: Microbatch) -> Tensor:
+        with autocast(self._noise_run.precision, self._ranks.device):
+            return self._objective.losses(
+                self.network, batch.image, batch.noise, batch.t, batch.label
+            )
 
     def _steps(self) -> list[int]:
         noise_run = self._noise_run
@@ -120,33 +183,14 @@ class OfflineNoise:
             )
         return sorted(noise_run.steps or saved)
 
-    def _batches(self, sample: NoiseSample) -> Iterator[Microbatch]:
-        """Yield this rank's microbatches of a sample, on the device."""
-        noise_run, ranks = self._noise_run, self._ranks
-        times, group = all_times(self.config), 0
-        if sample.k is not None:
-            times, group = binned_times(self.config, self._bins, sample.k), sample.k + 1
-        first = (group * noise_run.samples + sample.repeat) * noise_run.count
-        for number in range(first + ranks.rank, first + noise_run.count, ranks.world):
-            batch = self._microbatches.batch(times, step=sample.step, number=number)
-            yield batch.to(ranks.device)
-
-    def _losses(self, batch: Microbatch) -> Tensor:
-        with autocast(self._noise_run.precision, self._ranks.device):
-            losses = self._objective.losses(
-                self._network, batch.image, batch.noise, batch.t, batch.label
-            )
-        assert batch.weight is not None
-        return losses * batch.weight
-
     def _load(self, step: int) -> None:
         if self._loaded == step:
             return
         if self._noise_run.run is None:
-            load_whole_weights(self._network, self.config)
+            load_whole_weights(self.network, self.config)
         else:
             which = self._noise_run.weights
-            load_weights(self._checkpoints(), self._network, which=which, step=step)
+            load_weights(self._checkpoints(), self.network, which=which, step=step)
         self._loaded = step
 
     def _checkpoints(self) -> Path:
@@ -155,7 +199,7 @@ class OfflineNoise:
 
 
 def measured_config(noise_run: NoiseRun) -> Pretrain:
-    """Return the config to measure, with the times drawn as `noise_run` requests."""
+    """Return the config to measure."""
     if noise_run.run is not None:
         run = RunFolder(Path(noise_run.run))
         config = expect(run.config(), Pretrain, source=noise_run.run)
@@ -164,12 +208,6 @@ def measured_config(noise_run: NoiseRun) -> Pretrain:
         config = expect(load(Path(path), []), Pretrain, source=path)
         if config.model.init_from is None:
             raise ConfigError(f"config {path}: names no weights; set model.init_from to a file")
-    times = {
-        "sampler": noise_run.sampler,
-        "strata": noise_run.strata,
-        "bin_shares": noise_run.bin_shares,
-    }
     if config.model.routing.kind != "none":
         raise ConfigError("its model.routing is not measured: the gradient would be of all patches")
-    objective = Objective(**(config.objective.model_dump() | times))
-    return config.model_copy(update={"objective": objective})
+    return config

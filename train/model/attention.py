@@ -27,10 +27,8 @@ class Attention(nn.Module):
         self.q_norm = RMSNorm(self.head_dim) if model.qk_norm else nn.Identity()
         self.k_norm = RMSNorm(self.head_dim) if model.qk_norm else nn.Identity()
         if model.qk_norm:
-            with_role(self.q_norm, Role(kind="hidden", split="heads"))
-            with_role(self.k_norm, Role(kind="hidden", split="heads"))
-        # muP's scores are 8 q k / head_dim, the usual ones of heads of 64 channels.
-        self.score_scale = 8 / self.head_dim**0.5 if model.mup_base_width else 1.0
+            with_role(self.q_norm, Role(split="heads"))
+            with_role(self.k_norm, Role(split="heads"))
 
     def forward(
         self, x: Tensor, rope: Tensor | None, values: Tensor | None = None
@@ -47,8 +45,6 @@ class Attention(nn.Module):
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
             q, k = rotate(q, rope.unsqueeze(-2)), rotate(k, rope.unsqueeze(-2))
-        if self.score_scale != 1:
-            q = q * self.score_scale
         y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
         return self.out(y.transpose(1, 2).flatten(2)), values
 

@@ -1,4 +1,4 @@
-"""The blocks of a DiT: attention and MLP, with the condition in the norms or among the tokens."""
+"""The block of a DiT: attention and MLP, with the condition in the norms."""
 
 from typing import Any, Literal
 
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from configs.schema.model import Model
-from train.model.attention import Attention, RMSNorm
+from train.model.attention import Attention
 from train.model.flops import mlp_hidden
 from train.model.roles import hidden, modulation
 
@@ -58,28 +58,6 @@ class TableModulation(nn.Module):
         return shared + self.table.to(shared.dtype)
 
 
-class InContextBlock(nn.Module):
-    """Attention and MLP, each after a layer norm; the condition is among the tokens."""
-
-    def __init__(self, config: Pretrain) -> None:
-        super().__init__()
-        model = config.model
-        self.attention_norm = make_norm(model)
-        self.attention = Attention(model)
-        self.mlp_norm = make_norm(model)
-        self.mlp = MLPS[model.mlp](model.width, mlp_hidden(config))
-        self.value_residual = model.value_residual
-
-    def forward(
-        self, x: Tensor, condition: Tensor, rope: Tensor | None, values: Tensor | None = None
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return `[B, T, d]` for `x` `[B, T, d]`, as `AdaLNBlock`; `condition` is not used."""
-        attended, values = self.attention(self.attention_norm(x), rope, values)
-        x = x + attended
-        x = x + self.mlp(self.mlp_norm(x))
-        return (x, values) if self.value_residual else x
-
-
 class GeluMLP(nn.Module):
     """Two linear layers with a tanh GELU between them."""
 
@@ -108,11 +86,6 @@ class SwiGLU(nn.Module):
 
 
 MLPS: dict[str, type[GeluMLP] | type[SwiGLU]] = {"gelu": GeluMLP, "swiglu": SwiGLU}
-
-
-def make_norm(model: Model) -> nn.Module:
-    """Return the norm of tokens with its parameters, for blocks without a modulation."""
-    return RMSNorm(model.width) if model.norm == "rms" else nn.LayerNorm(model.width, eps=1e-6)
 
 
 def modulate(x: Tensor, shift: Tensor, scale: Tensor, *, norm: Literal["layer", "rms"]) -> Tensor:

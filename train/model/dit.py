@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from configs.schema import Pretrain
 from train.model.attention import rope_table, sincos_table
-from train.model.blocks import AdaLNBlock, InContextBlock, make_norm, modulate
-from train.model.flops import TIME_CHANNELS, prefix_tokens
+from train.model.blocks import AdaLNBlock, modulate
+from train.model.flops import TIME_CHANNELS
 from train.model.published import State, from_published
-from train.model.roles import edge
 from train.model.routing import Router, take
 
 Taps = tuple[int, ...]
@@ -29,29 +28,24 @@ class DiT(nn.Module):
         model, data = config.model, config.data
         width, patch_values = model.width, data.channels * model.patch**2
         self.patch, self.null_label = model.patch, data.classes
-        self.in_context = model.conditioning == "in_context"
-        self.prefix = prefix_tokens(model)
+        self.prefix = model.registers
         self._model, self._side = model, data.size // model.patch
-        edge(self)  # its own parameters, the registers
-        self.patches_in = edge(nn.Linear(patch_values, width))
+        self.patches_in = nn.Linear(patch_values, width)
         self.time = nn.Sequential(
-            edge(nn.Linear(TIME_CHANNELS, width)), nn.SiLU(), nn.Linear(width, width)
+            nn.Linear(TIME_CHANNELS, width), nn.SiLU(), nn.Linear(width, width)
         )
-        self.label = edge(nn.Embedding(data.classes + 1, width))
-        block = InContextBlock if self.in_context else AdaLNBlock
-        self.blocks = nn.ModuleList(block(config) for _ in range(model.depth))
+        self.label = nn.Embedding(data.classes + 1, width)
+        self.blocks = nn.ModuleList(AdaLNBlock(config) for _ in range(model.depth))
         if model.routing.kind != "none":
             self.router = Router(config)
         if model.registers:
             self.registers = nn.Parameter(torch.empty(model.registers, width))
-        if self.in_context:
-            self.norm_out = make_norm(model)
-        elif model.conditioning == "adaln_single":
+        if model.conditioning == "adaln_single":
             self.modulation = nn.Linear(width, 6 * width)
             self.table_out = nn.Parameter(torch.empty(2 * width))
         else:
             self.modulation_out = nn.Linear(width, 2 * width)
-        self.patches_out = edge(nn.Linear(width, patch_values))
+        self.patches_out = nn.Linear(width, patch_values)
         self.init_buffers()
         self._init_weights()
 
@@ -71,16 +65,15 @@ class DiT(nn.Module):
         if self.pos_embed is not None:
             tokens = tokens + self.pos_embed.to(tokens.dtype)
         time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
-        class_embedding = self.label(label)
-        tokens = self._with_prefix(tokens, time, class_embedding)
-        embedding = time + class_embedding
+        embedding = time + self.label(label)
+        if self.prefix:
+            registers = self.registers.to(tokens.dtype).expand(len(tokens), -1, -1)
+            tokens = torch.cat([registers, tokens], dim=1)
         condition = F.silu(embedding)
         tokens, tapped = self._through_blocks(
             tokens, self._block_condition(condition), keep=keep, taps=taps
         )
         tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
-        if self._model.width_ratio() != 1:
-            tokens = tokens / self._model.width_ratio()  # muP's multiplier of the output
         output = self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
         return (output, *tapped) if taps else output
 
@@ -125,13 +118,6 @@ class DiT(nn.Module):
                 tapped.append(tokens[:, self.prefix :])
         return tokens, tapped
 
-    def _with_prefix(self, tokens: Tensor, time: Tensor, class_embedding: Tensor) -> Tensor:
-        """Return the patches `[B, T, d]` after an in-context condition and the registers."""
-        prefix = [time.unsqueeze(1), class_embedding.unsqueeze(1)] if self.in_context else []
-        if self._model.registers:
-            prefix.append(self.registers.to(tokens.dtype).expand(len(tokens), -1, -1))
-        return torch.cat([*prefix, tokens], dim=1) if prefix else tokens
-
     def _block_condition(self, condition: Tensor) -> Tensor:
         """Return the `condition` of the blocks for the embedding `[B, d]` after its SiLU."""
         if self._model.conditioning != "adaln_single":
@@ -140,8 +126,6 @@ class DiT(nn.Module):
 
     def _last_norm(self, tokens: Tensor, embedding: Tensor, condition: Tensor) -> Tensor:
         """Return the tokens `[B, T, d]` normalised; `condition` is the embedding after its SiLU."""
-        if self.in_context:
-            return cast(Tensor, self.norm_out(tokens))
         if self._model.conditioning == "adaln_single":
             changes = self.table_out.view(1, 2, -1) + embedding.unsqueeze(1)
             shift, scale = changes.chunk(2, dim=1)
@@ -161,13 +145,6 @@ class DiT(nn.Module):
         # A condition of unit scale at any width. With the std of 0.02 that suits DiT-XL, the gates
         # of a narrow network open slowly, and it needs a learning rate that amplifies rounding.
         nn.init.normal_(self.label.weight, std=0.5)
-        if (
-            base := self._model.mup_base_width
-        ):  # the first layers have the deviation of the base width
-            for name in ("patches_in.weight", "time.0.weight"):
-                weight = self.get_parameter(name)
-                gain = math.sqrt(sum(weight.shape) / (weight.shape[1] + base))
-                nn.init.xavier_uniform_(weight, gain=gain)
         nn.init.zeros_(self.patches_out.weight)
         if self._model.registers:
             nn.init.normal_(self.registers, std=0.02)
@@ -175,7 +152,7 @@ class DiT(nn.Module):
         if self._model.conditioning == "adaln_single":
             nn.init.zeros_(self.modulation.weight)
             nn.init.zeros_(self.table_out)
-        elif not self.in_context:
+        else:
             nn.init.zeros_(self.modulation_out.weight)
         for block in self.blocks:
             if isinstance(block, AdaLNBlock) and isinstance(block.modulation, nn.Linear):

@@ -9,14 +9,9 @@ from configs.schema.model import Model
 TIME_CHANNELS = 256  # sines and cosines of the time embedding
 
 
-def prefix_tokens(model: Model) -> int:
-    """Return the tokens before the patches: an in-context condition, and the registers."""
-    return 2 * (model.conditioning == "in_context") + model.registers
-
-
 def tokens(config: Pretrain) -> int:
-    """Return the tokens per image: its patches and those before them."""
-    return (config.data.size // config.model.patch) ** 2 + prefix_tokens(config.model)
+    """Return the tokens per image: its patches and the registers."""
+    return patches(config) + config.model.registers
 
 
 def mlp_hidden(config: Pretrain) -> int:
@@ -26,8 +21,9 @@ def mlp_hidden(config: Pretrain) -> int:
 
 def block_tokens(config: Pretrain) -> list[int]:
     """Return the tokens per image in each block of a training step with token routing."""
-    model, whole, prefix = config.model, tokens(config), prefix_tokens(config.model)
-    kept, routed = prefix + model.routing.kept(whole - prefix), model.routed_blocks()
+    model, whole = config.model, tokens(config)
+    kept = model.registers + model.routing.kept(patches(config))
+    routed = model.routed_blocks()
     return [kept if number in routed else whole for number in range(model.depth)]
 
 
@@ -47,7 +43,7 @@ def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, in
     d, lengths = model.width, lengths or [tokens(config)] * model.depth
     matrices = {"gelu": 2, "swiglu": 3}[model.mlp]
     fuse = 2 * d * d * tokens(config) * (model.routing.kind == "sprint")
-    shared = {"adaln": 2, "adaln_single": 6, "in_context": 0}[model.conditioning] * d * d
+    shared = {"adaln": 2, "adaln_single": 6}[model.conditioning] * d * d
     return {
         "blocks": sum(lengths) * (4 * d * d + matrices * d * mlp_hidden(config)),
         "attention": sum(2 * length * length * d for length in lengths),

@@ -15,7 +15,7 @@ from train.model.blocks import SwiGLU
 from train.model.dit import init_linear, timestep_embedding
 from train.model.flops import TIME_CHANNELS
 from train.model.published import State, by_channel, by_head, renamed
-from train.model.roles import edge, modulation
+from train.model.roles import modulation
 
 _THETA = 10_000.0
 # The names of the published code (https://github.com/LTH14/JiT), and ours.
@@ -50,20 +50,19 @@ class JiT(nn.Module):
         width, values = model.width, data.channels * model.patch**2
         self._model, self._side = model, data.size // model.patch
         self.patch, self.channels, self.null_label = model.patch, data.channels, data.classes
-        edge(self)  # its own parameters, the positions of the class tokens
         self.patches_in = nn.Sequential(
-            edge(nn.Linear(values, model.jit.bottleneck, bias=False)),
-            edge(nn.Linear(model.jit.bottleneck, width)),
+            nn.Linear(values, model.jit.bottleneck, bias=False),
+            nn.Linear(model.jit.bottleneck, width),
         )
         self.time = nn.Sequential(
-            edge(nn.Linear(TIME_CHANNELS, width)), nn.SiLU(), nn.Linear(width, width)
+            nn.Linear(TIME_CHANNELS, width), nn.SiLU(), nn.Linear(width, width)
         )
-        self.label = edge(nn.Embedding(data.classes + 1, width))
+        self.label = nn.Embedding(data.classes + 1, width)
         self.class_tokens = nn.Parameter(torch.empty(1, model.jit.class_tokens, width))
         self.blocks = nn.ModuleList(JiTBlock(config) for _ in range(model.depth))
         self.norm_out = RMSNorm(width)
         self.modulation_out = nn.Linear(width, 2 * width)
-        self.patches_out = edge(nn.Linear(width, values))
+        self.patches_out = nn.Linear(width, values)
         self.init_buffers()
         self._init_weights()
 

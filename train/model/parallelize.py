@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate
@@ -127,13 +128,17 @@ def parallelize(
     known = inspect.signature(DistributedDataParallel).parameters
     renamed = "forward_sync_buffers" in known  # from torch 2.15 on, where the older name warns
     unsent: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
-    return DistributedDataParallel(
+    group = mesh["replicate"].get_group()
+    model = DistributedDataParallel(
         network,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
-        process_group=mesh["replicate"].get_group(),
+        process_group=group,
         gradient_as_bucket_view=True,
         **unsent,
     )
+    if config.train.reduce == "bf16":
+        model.register_comm_hook(group, bf16_compress_hook)
+    return model
 
 
 def is_sharded(layout: BatchLayout) -> bool:
@@ -272,7 +277,7 @@ def _takes_float8(layer: nn.Module, role: Role) -> bool:
 
     The least size is assumed; torchao measured no gain on an H100 for 1024 outputs or fewer.
     """
-    if not isinstance(layer, nn.Linear) or role.kind != "hidden":
+    if not isinstance(layer, nn.Linear) or not role.is_hidden:
         return False
     sizes = layer.in_features, layer.out_features
     return all(size % 16 == 0 for size in sizes) and max(sizes) >= _FLOAT8_LEAST_SIZE

@@ -1,6 +1,6 @@
 """The role of a layer in its network, for all code that treats layers differently.
 
-Tensor parallelism, Muon, muP and float8 ask the layers; none of them knows an architecture.
+Tensor parallelism, Muon and float8 ask the layers; none of them knows an architecture.
 """
 
 from dataclasses import dataclass
@@ -15,19 +15,18 @@ Layer = TypeVar("Layer", bound=nn.Module)
 class Role:
     """The role of a layer.
 
-    `kind`: a `hidden` layer has a product for every token, and Muon and float8 take it; a
-    `modulation` has one row per image; an `edge` reads inputs that do not grow with the width
-    (muP, Yang et al. 2022, table 8). `split`: the ranks of tensor parallelism split its outputs,
-    its inputs, its outputs which are then gathered, or its heads; None: each has the whole layer.
-    `heads`: its rows are query, key and value of so many heads.
+    `is_hidden`: a layer of attention or an MLP, with a product for every token; Muon and float8
+    take it. `split`: the ranks of tensor parallelism split its outputs, its inputs, its outputs
+    which are then gathered, or its heads; None: each has the whole layer. `heads`: its rows are
+    query, key and value of so many heads.
     """
 
-    kind: Literal["hidden", "modulation", "edge"]
+    is_hidden: bool = False
     split: Literal["outputs", "inputs", "gathered", "heads"] | None = None
     heads: int | None = None
 
 
-_OTHER = Role(kind="modulation")
+_OTHER = Role()
 
 
 def with_role(layer: Layer, role: Role) -> Layer:
@@ -38,21 +37,16 @@ def with_role(layer: Layer, role: Role) -> Layer:
 
 def hidden(layer: Layer, split: Literal["outputs", "inputs"], *, heads: int | None = None) -> Layer:
     """Return a layer of attention or an MLP."""
-    return with_role(layer, Role(kind="hidden", split=split, heads=heads))
+    return with_role(layer, Role(is_hidden=True, split=split, heads=heads))
 
 
 def modulation(layer: Layer) -> Layer:
     """Return a layer that computes shifts, scales and gates of a block."""
-    return with_role(layer, Role(kind="modulation", split="gathered"))
-
-
-def edge(layer: Layer) -> Layer:
-    """Return a layer that reads pixels, times, labels or nothing."""
-    return with_role(layer, Role(kind="edge"))
+    return with_role(layer, Role(split="gathered"))
 
 
 def role_of(layer: nn.Module) -> Role:
-    """Return the role of a layer; one that says nothing is treated as a modulation."""
+    """Return the role of a layer; one that says nothing has none of its own."""
     role = getattr(layer, "role", _OTHER)
     assert isinstance(role, Role)
     return role

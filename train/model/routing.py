@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from configs.schema import Pretrain
-from train.model.flops import prefix_tokens
 
 
 class Router(nn.Module):
@@ -19,7 +18,7 @@ class Router(nn.Module):
 
     def __init__(self, config: Pretrain) -> None:
         super().__init__()
-        self.prefix = prefix_tokens(config.model)
+        self.prefix = config.model.registers
         if config.model.routing.kind == "sprint":
             self.fuse = nn.Linear(2 * config.model.width, config.model.width)
 

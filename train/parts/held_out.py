@@ -53,8 +53,8 @@ class HeldOutLoss:
     """The mean loss on held-out images, each at `validation.strata` times with fixed noise.
 
     The times are the midpoints of equally likely parts of the density that training draws from,
-    so the mean estimates the training loss, without `objective.extra`. Images and noise depend only
-    on the data set, and the result is the same for any number of ranks.
+    so the mean estimates the training loss, without the term of `repa`. Images and noise depend
+    only on the data set, and the result is the same for any number of ranks.
     """
 
     def __init__(

@@ -46,24 +46,19 @@ def parameter_groups(model: nn.Module, config: Pretrain) -> list[dict[str, Any]]
     per image, so that its gradient has no more directions than the batch has images.
     """
     optimizer, is_muon = config.optimizer, config.optimizer.kind == "muon"
-    matrices, vectors, wide = list[Tensor](), list[Tensor](), list[Tensor]()
+    matrices, vectors = list[Tensor](), list[Tensor]()
     moved = dict[int | None, list[Tensor]]({None: []})
-    roles, ratio = roles_of(model), config.model.width_ratio()
+    roles = roles_of(model)
     for name, parameter in model.named_parameters():
         role = roles[name]
         if parameter.ndim < 2:
             vectors.append(parameter)
-        elif ratio != 1 and role.kind != "edge":
-            wide.append(parameter)
-        elif is_muon and role.kind == "hidden":
+        elif is_muon and role.is_hidden:
             moved.setdefault(role.heads, []).append(parameter)
         else:
             matrices.append(parameter)
     decayed: dict[str, Any] = {"weight_decay": optimizer.weight_decay}
     groups = [{"params": matrices, **decayed}, {"params": vectors, "weight_decay": 0.0}]
-    if wide:  # the product of rate and weight decay does not depend on the width
-        decay = optimizer.weight_decay * ratio
-        groups.append({"params": wide, "rate": 1 / ratio, "weight_decay": decay})
     if is_muon:
         decayed |= {"momentum": optimizer.momentum}
         groups += [{"params": some, "heads": heads, **decayed} for heads, some in moved.items()]

@@ -86,7 +86,7 @@ class PretrainStep:
         for part in self.parts:
             part.after_microbatch(batch, factor)
         loss = losses.detach().sum(dtype=torch.float64)
-        context.losses.add(loss, skipped=batch.skipped)
+        context.losses.add(loss)
         return loss
 
     @property

@@ -66,7 +66,7 @@ class TrainState:
             term = functools.partial(alignment.term, features=features)
             extra = {"aligned": alignment.block, "term": term}
         with autocast(self.config.train.precision, batch.image.device):
-            losses = self.objective.training_losses(
+            losses = self.objective.losses(
                 routed(self.model, batch.keep),
                 batch.image,
                 batch.noise,
@@ -77,7 +77,7 @@ class TrainState:
         return losses if batch.weight is None else losses * batch.weight
 
     def plain_losses(self, batch: Microbatch) -> Tensor:
-        """Return the loss of each image without `objective.extra`, `[B]` float32."""
+        """Return the loss of each image without the term of `repa`, `[B]` float32."""
         with autocast(self.config.train.precision, batch.image.device):
             return self.objective.losses(
                 routed(self.model, batch.keep), batch.image, batch.noise, batch.t, batch.label
@@ -101,7 +101,7 @@ class TrainState:
                 squared_norm += beside
             norm = squared_norm.sqrt().float() / scale
             for group in self.optimizer.param_groups:
-                group["lr"] = self.learning_rate(step) * group.get("rate", 1.0)
+                group["lr"] = self.learning_rate(step)
             self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
         summary = GradientSummary(squared_norm=squared_norm, norm=norm, scale=scale)

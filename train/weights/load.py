@@ -131,10 +131,9 @@ def _mismatch(found: State, expected: Mapping[str, Tensor]) -> str | None:
     blocks, expected_blocks = _block_count(found), _block_count(expected)
     if blocks != expected_blocks:
         return f"{first}; set model.depth to its {blocks} blocks"
-    fixes = {"q_norm": "model.qk_norm: false", "modulation": "model.conditioning: in_context"}
-    hints = [fix for part, fix in fixes.items() if any(part in name for name in missing)]
-    keys = " and ".join(hints) or "model.mlp and model.conditioning to those of the weights"
-    return f"{first}; set {keys}"
+    if any("q_norm" in name for name in missing):
+        return f"{first}; set model.qk_norm: false"
+    return f"{first}; set model.mlp and model.conditioning to those of the weights"
 
 
 def _block_count(state: Mapping[str, Tensor]) -> int:

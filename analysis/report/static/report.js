@@ -85,7 +85,7 @@ function exploreRuns(table) {
     placeholder: "loss<0.3 gpu:A40 train.global_batch=64" });
   const facet = (name) => choice([["", "all"],
     ...[...new Set(columns[name]?.map(shown))].filter(Boolean).sort().map((v) => [v, v])], show);
-  const facets = ["state", "gpu", "study"].map((name) => [name, facet(name)]);
+  const facets = ["state", "gpu"].map((name) => [name, facet(name)]);
 
   function sorted(name, head) {
     const up = head.getAttribute("aria-sort") !== "ascending";
@@ -120,19 +120,13 @@ function exploreRuns(table) {
   table.closest(".wide").before(make("div", { className: "controls", role: "search" },
     labelled("Filter", words), ...several.map(([name, list]) => labelled(name, list)),
     ...(added.length > 1 ? [labelled("Add a column", added)] : []), status));
-  const read = () => {
-    words.value = new URLSearchParams(location.hash.slice(1)).get("filter") ?? words.value;
-    show();
-  };
-  addEventListener("hashchange", read);
-  read();
+  show();
 }
 
 // --- Two configs side by side.
 
 function compareConfigs(place) {
-  const { run: runs, study } = data.columns;
-  const options = runs.map((run, n) => [n, study ? `${study[n]}: ${run}` : run]);
+  const options = data.columns.run.map((run, n) => [n, run]);
   const [a, b] = [choice(options, show), choice(options, show)];
   const found = make("div", { className: "wide", role: "status" });
   b.value = Math.min(1, options.length - 1);

@@ -122,6 +122,9 @@ def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
     assert "guidance was not tuned per arm" in output.err
     assert main(["cells", "--fid", str(tmp_path)]) == 0
     assert told in capsys.readouterr().out
+    assert main(["cells", "--of", "fid_inf", str(tmp_path), "--json"]) == 0
+    _, cell = json.loads(capsys.readouterr().out)["cells"]
+    assert (cell["loss_word"] == "not compared") == ("not" in told)
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
     section = (tmp_path / "report.html").read_text().partition('<section id="verdicts">')[2]
     assert (told.partition(": ")[2] or told) in section.partition("</section>")[0]

@@ -54,25 +54,6 @@ def noise_record(rng: np.random.Generator) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def whole(rng: np.random.Generator, repeats: int) -> dict[str, Any]:
-    """Return the record of a measurement of the whole model by bins."""
-    names = ("small", "big", "products", "pairs", "squares", "counts")
-    rows: dict[str, list[Any]] = {name: [] for name in names}
-    for k in (0, 1, 2, None):
-        _, each = images(rng, repeats, K, B)
-        if k is not None:
-            each = MEANS[k] + SPREADS[k] * rng.standard_normal((repeats, K, B, D))
-        means, squares = each.mean(axis=2), (each**2).sum((1, 2, 3))
-        rows["small"].append((means**2).sum(2).mean(1).tolist())
-        rows["big"].append((means.mean(1) ** 2).sum(1).tolist())
-        rows["products"].append(((each.sum(2) ** 2).sum((1, 2)) - squares).tolist())
-        rows["pairs"].append([K * B * (B - 1)] * repeats)
-        rows["squares"].append(squares.tolist())
-        rows["counts"].append([K * B] * repeats)
-    everything = {name: row.pop() for name, row in rows.items()}
-    return {"k": K, "b": B, "weights": WEIGHTS.tolist(), **rows, "all": everything}
-
-
 def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, ...] = ()) -> Path:
     """A run of known gradients."""
     rng = np.random.default_rng(seed)
@@ -81,8 +62,7 @@ def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, 
     for line in lines:
         if "loss" in line:
             line["gns"] = noise_record(rng)
-    extra = [{"step": steps, "images": 1, "gns_whole": whole(rng, 400)}, *more]
-    lines += [{"time": 1.8e9, "attempt": 1} | one for one in extra]
+    lines += [{"time": 1.8e9, "attempt": 1} | one for one in more]
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     return run
 
@@ -107,7 +87,7 @@ def of_bins(rows: list[dict[str, Any]], scope: str) -> list[dict[str, Any]]:
 
 
 def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
-    code, found, err = run_gns(capsys, run, "--stages", 1)
+    code, found, _ = run_gns(capsys, run, "--stages", 1)
     assert code == 0
     [stage] = of_stages(found)
     assert stage["run"] == "known"
@@ -117,13 +97,10 @@ def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
     assert stage["s"] == pytest.approx(S, rel=0.03)
     assert stage["b_simple"] == pytest.approx(S / G2, rel=0.05)
     assert stage["low"] < stage["b_simple"] < stage["high"]
-    for k, (adaln, whole) in enumerate(
-        zip(of_bins(found, "adaln"), of_bins(found, "whole"), strict=True)
-    ):
-        assert adaln["t"] == whole["t"] == f"{k / 3:.4g}-{(k + 1) / 3:.4g}"
+    assert len(of_bins(found, "adaln")) == 3
+    for k, adaln in enumerate(of_bins(found, "adaln")):
+        assert adaln["t"] == f"{k / 3:.4g}-{(k + 1) / 3:.4g}"
         assert adaln["s"] == pytest.approx(NOISES[k], rel=0.03)
-        assert whole["s"] == pytest.approx(NOISES[k], rel=0.05)
-    assert "times the whole model's" in err
 
 
 def test_the_variance_reduction_is_that_of_the_planted_bins(run):
@@ -162,7 +139,7 @@ def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
     assert main(["noise", str(run), "--csv", "--stages", "1"]) == code == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("run,step,t,scope,g2,s,b_simple,low,high,verdict")
-    assert len(lines) == 1 + 1 + 3 + 3 + 3
+    assert len(lines) == 1 + 1 + 3
 
 
 def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
@@ -172,7 +149,7 @@ def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
     assert "b_simple" not in stage
     assert "low" not in stage
     assert "undetermined in 1 of 1 stages" in err
-    assert code == 0  # for the bins by the whole model have 400 samples
+    assert code == 1
 
 
 def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
@@ -193,11 +170,10 @@ def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
     odd = tuple(
         {"step": 900 + n, "images": 1, "loss": 1.0, "gns": bad} for n, bad in enumerate(BAD)
     )
-    wrong = {"step": 950, "images": 1, "gns_whole": {"k": 4, "b": 2, "weights": [1.0], "small": 3}}
-    run = planted(tmp_path / "odd", steps=30, more=(*odd, wrong))
+    run = planted(tmp_path / "odd", steps=30, more=odd)
     code, found, err = run_gns(capsys, run)
     assert code == 0
-    assert f"{len(BAD) + 1} malformed records of gradient noise" in err
+    assert f"{len(BAD)} malformed records of gradient noise" in err
     assert of_stages(found)[-1]["step"] == 30
 
 
@@ -217,12 +193,15 @@ def measured(folder: Path) -> Path:
                 _, each = images(rng, K, B)
                 if k is not None:
                     each = MEANS[k] + SPREADS[k] * rng.standard_normal((K, B, D))
-                means = each.mean(axis=1)
+                means, squares = each.mean(axis=1), float((each**2).sum())
+                products = float((each.sum(axis=1) ** 2).sum()) - squares
                 told_here = {
                     "checkpoint": checkpoint, "k": K, "b": B,
                     "weight": 1.0 if k is None else float(WEIGHTS[k]),
                     "small": float((means**2).sum(1).mean()),
                     "big": float((means.mean(0) ** 2).sum()), "seconds": 0.1,
+                    "adaln": {"products": products, "pairs": K * B * (B - 1), "squares": squares,
+                              "counts": K * B},
                 }  # fmt: skip
                 told_here |= {} if k is None else {"bin": k}
                 samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": told_here})
@@ -233,12 +212,15 @@ def measured(folder: Path) -> Path:
 
 
 def test_checkpoints_are_stages(tmp_path, capsys):
-    code, found, _ = run_gns(capsys, measured(tmp_path / "checkpoints"))
+    code, found, err = run_gns(capsys, measured(tmp_path / "checkpoints"))
     assert code == 0
+    assert "times the whole model's (3 of 3 bins)" in err
     assert [stage["step"] for stage in of_stages(found)] == [100, 300]
     assert all(row["samples"] == 40 for row in found)
-    assert [row["scope"] for row in found if row["t"] != "all"] == ["whole"] * 6
-    assert of_bins(found, "whole")[2]["s"] == pytest.approx(NOISES[2], rel=0.3)
+    for scope in ("whole", "adaln_same_images"):
+        bins = of_bins(found, scope)
+        assert len(bins) == 6
+        assert bins[2]["s"] == pytest.approx(NOISES[2], rel=0.3)
 
 
 def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_path):
@@ -249,7 +231,7 @@ def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_pat
     page = (tmp_path / "report.html").read_text()
     assert '<section id="noise">' in page
     assert "checkpoints, step 100" in page
-    assert page.count("determined</td>") == 8
+    assert page.count("determined</td>") == 14
     assert '<section id="speed">' not in page
 
 

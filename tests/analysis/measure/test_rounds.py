@@ -74,8 +74,10 @@ def test_only_rounds_of_one_session_pair_and_fewer_than_three_are_none() -> None
         log_of(name, np.full(4, 0.1), session=one) for name, one in zip("abc", "112", strict=True)
     )
     assert paired([a], [b]).unit == "round"
-    assert paired([a], [again]).unit == "step"
-    assert paired([a], [log_of("d", np.full(2, 0.1))]).unit == "step"
+    for other, shared in ((again, 0), (log_of("d", np.full(2, 0.1)), 2)):
+        found = paired([a], [other])
+        assert found.mean is not None
+        assert (found.n, found.mean.error) == (shared, None)
 
 
 def test_repeats_share_a_round_and_a_turn_too_short_to_cut_its_warm_up_is_left_out() -> None:

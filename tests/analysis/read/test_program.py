@@ -9,7 +9,7 @@ import pytest
 from analysis.measure.differences import causes, differences
 from analysis.measure.speed import measure_rate
 from analysis.read.run_folder import read_ours
-from analysis.report.evidence import source
+from analysis.report.sources import source
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 
@@ -19,7 +19,7 @@ CONFIG = {"kind": "command", "run": "python train.py --lr {lr}", "params": {"lr"
 def run_with(folder: Path, *logs: str, seconds: float = 0.5, **keys: Any) -> RunFolder:
     """Write a run with a log per attempt, whose lines arrived every `seconds`."""
     run = RunFolder(folder)
-    (run.path / "output").mkdir(parents=True)
+    run.path.mkdir(parents=True)
     run.config_file.write_text(dump_yaml(CONFIG | keys))
     for number, log in enumerate(logs, start=1):
         run.attempt(number).mkdir(parents=True)
@@ -74,16 +74,26 @@ def test_steps_that_a_resume_repeats_are_those_of_the_newest_attempt(tmp_path: P
     assert source(log) == run.attempt(2) / "output.log"
 
 
-def test_a_file_of_the_program_is_read_by_its_name_and_columns(tmp_path: Path) -> None:
-    keys = {"log": {"file": "*/log.csv", "columns": {"step": "n", "loss": "objective"}}}
-    run = run_with(tmp_path / "run", lines(1, 5), **keys)
-    (run.path / "output" / "lightning").mkdir()
-    rows = [f"{n},{2 / n},{n}" for n in range(1, 30)]
-    text = "n,objective,time\n" + "\n".join(rows) + "\n"
-    (run.path / "output" / "lightning" / "log.csv").write_text(text)
+def test_a_loss_that_is_not_printed_is_read_from_the_longest_log_that_was_kept(
+    tmp_path: Path,
+) -> None:
+    run = run_with(tmp_path / "run", "epoch 1\n", log={"columns": {"loss": "objective"}})
+    kept = run.attempt(1) / "logs" / "lightning"
+    kept.mkdir(parents=True)
+    for name, last in (("train", 30), ("validation", 4)):
+        rows = [f"{n},{2 / n},{n}" for n in range(1, last)]
+        (kept / f"{name}.csv").write_text("step,objective,time\n" + "\n".join(rows) + "\n")
     log = read_ours(run)
     assert log.step.tolist() == list(range(1, 30))
     assert log.column("loss")[0] == 2.0
+    assert "2 runs in its logs; read the longest" in log.remarks[-1]
+
+
+def test_a_loss_that_is_printed_is_read_before_any_other(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", lines(1, 5))
+    (run.attempt(1) / "logs").mkdir()
+    (run.attempt(1) / "logs" / "log.csv").write_text("step,loss\n1,7\n2,7\n")
+    assert read_ours(run).column("loss")[0] == 1.0
 
 
 def test_a_pattern_reads_lines_of_any_form(tmp_path: Path) -> None:
@@ -92,14 +102,11 @@ def test_a_pattern_reads_lines_of_any_form(tmp_path: Path) -> None:
     assert log.step.tolist() == list(range(1, 10))
 
 
-@pytest.mark.parametrize("keys", [{}, {"log": {"file": "none.csv"}}])
-def test_a_run_without_a_readable_log_says_where_it_looked(
-    tmp_path: Path, keys: dict[str, Any]
-) -> None:
-    log = read_ours(run_with(tmp_path / "run", "hello\n", **keys))
+def test_a_run_without_a_readable_log_says_where_it_looked(tmp_path: Path) -> None:
+    log = read_ours(run_with(tmp_path / "run", "hello\n"))
     assert len(log) == 0
     assert "docs/own-script.md" in log.remarks[-1]
-    assert (keys.get("log") or {"file": "output.log"})["file"] in log.remarks[-1]
+    assert "output.log" in log.remarks[-1]
 
 
 def test_a_parameter_is_a_difference_of_loss_and_clock(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A page and a folder on the example runs, made once for each file of tests."""
+"""A page on the example runs, made once for each file of tests."""
 
 import shutil
 
@@ -21,15 +21,8 @@ def page(runs):
     return out
 
 
-@pytest.fixture(scope="module")
-def public(runs):
-    out = runs.parent / "public"
-    assert main(["report", str(runs), "--folder", str(out)]) == 0
-    return out
-
-
 @pytest.fixture
-def copied(runs, page, public, tmp_path):
-    """A copy of the runs, their page and their folder, which a test may change."""
+def copied(runs, page, tmp_path):
+    """A copy of the runs and their page, which a test may change."""
     shutil.copytree(runs.parent, tmp_path / "copy")
     return tmp_path / "copy"

@@ -67,14 +67,11 @@ def selects(browser, section, label):
     return "#sought"
 
 
-def test_every_page_opens_from_a_file_without_an_error_or_a_foreign_request(
-    browser, page, public, single
-):
-    for file in (page, single, public / "index.html", public / "runs.html"):
+def test_every_page_opens_from_a_file_without_an_error_or_a_foreign_request(browser, page, single):
+    for file in (page, single):
         opened(browser, file)
         assert browser.complaints() == []
-        own = (file.as_uri(), (public / "images").as_uri(), "data:")
-        assert all(url.startswith(own) for url in browser.requests())
+        assert all(url.startswith((file.as_uri(), "data:")) for url in browser.requests())
         assert browser.run("document.querySelectorAll('img[src=x]').length") == 0
 
 
@@ -98,14 +95,6 @@ def test_conditions_facets_and_words_filter_the_runs_and_their_curves(browser, p
     changed(browser, selects(browser, "runs", "gpu"), "NVIDIA H100")
     assert len(browser.run(NAMES)) == 2
     assert browser.complaints() == []
-
-
-def test_a_run_of_the_index_leads_to_its_study_filtered(browser, public):
-    opened(browser, public / "index.html")
-    browser.run(
-        "[...document.querySelectorAll('#runs td a')].find((a) => a.text === 'two').click()"
-    )
-    browser.wait_for(f"location.pathname.endsWith('/runs.html') && {NAMES}.join() === 'two'")
 
 
 def test_a_column_sorts_by_number_and_says_so(browser, page):
@@ -202,9 +191,8 @@ def test_a_logarithmic_axis_ends_beside_the_curve(browser, single):
     assert browser.run(rounded) == [0.4, 2, 0.3]
 
 
-@pytest.mark.parametrize("kind", ["page", "folder"])
-def test_flicker_shows_two_runs_of_one_noise_in_turn(browser, page, public, kind):
-    opened(browser, page if kind == "page" else public / "runs.html")
+def test_flicker_shows_two_runs_of_one_noise_in_turn(browser, page):
+    opened(browser, page)
     image = "document.querySelector('.viewer img')"
     first = browser.run(f"{image}.src")
     toggle = "document.querySelector('#viewer button')"
@@ -233,8 +221,8 @@ def test_a_click_picks_an_image_of_the_grid(browser, single):
     assert browser.run(pressed) == ["true", "true", "false"]
 
 
-def test_every_control_has_a_name_and_every_header_a_scope(browser, page, public, single):
-    for file in (page, single, public / "index.html"):
+def test_every_control_has_a_name_and_every_header_a_scope(browser, page, single):
+    for file in (page, single):
         opened(browser, file)
         nodes = browser.call("Accessibility.getFullAXTree")["nodes"]
         roles = ("button", "combobox", "checkbox", "slider", "searchbox", "link", "image")
@@ -246,9 +234,9 @@ def test_every_control_has_a_name_and_every_header_a_scope(browser, page, public
         )
 
 
-def test_a_phone_scrolls_tables_but_not_the_page(browser, page, public, single):
+def test_a_phone_scrolls_tables_but_not_the_page(browser, page, single):
     browser.size(400)
-    for file in (page, single, public / "index.html"):
+    for file in (page, single):
         opened(browser, file)
         assert browser.run("document.documentElement.scrollWidth") <= 400
         widths = browser.run(

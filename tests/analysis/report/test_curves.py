@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from analysis.gpus.energy import energy
 from analysis.measure.speed import group_arms, measure_rates
 from analysis.read.find import read_logs
 from analysis.report.curves import curves, mean_curve, thinned
@@ -29,19 +28,6 @@ def test_a_curve_has_at_most_two_thousand_points_and_axes_as_factors(tmp_path):
     # 64 images a step, and one rank: these axes are factors of others.
     assert loss["x"]["images"] == ["step", 64.0]
     assert loss["x"]["gpu_hours"] == ["train_s", pytest.approx(1 / 3600)]
-    assert "energy_kwh" not in loss["x"]
-
-
-def test_energy_is_an_axis_if_it_is_recorded(tmp_path):
-    """Two GPUs of 360 W use 0.0002 kWh a second; the counters are not those of the run's begin."""
-    truth = SyntheticRun(
-        intervals=200, cv=0, ranks=2, gpu_facts={}, gpu_readings={"power_w": 360.0}
-    )
-    (log,) = read_logs([str(generate_run(tmp_path / "run", truth))])
-    x = curves(log, most=100)["loss"]["x"]
-    rate = np.diff(x["energy_kwh"]) / np.diff(x["wall"])
-    assert np.median(rate) == pytest.approx(2 * 360 / 3.6e6, rel=0.02)
-    assert x["energy_kwh"][-1] == pytest.approx(energy(log).kwh, rel=0.03)
 
 
 def test_the_band_of_an_arm_is_students_interval_of_the_logs_over_its_seeds(tmp_path):

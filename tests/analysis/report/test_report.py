@@ -39,7 +39,8 @@ def test_the_same_logs_give_the_same_bytes(tmp_path):
     for name in ("a", "b"):
         archive = ROOT / "docs/measurements/c-train-small.tar.xz"
         command = [sys.executable, "-m", "analysis", "report", str(archive)]
-        command += ["--folder", str(tmp_path / name / "public")]
+        (tmp_path / name).mkdir()
+        command += ["--out", str(tmp_path / name / "r.html")]
         subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     first, second = (
         {path.relative_to(tmp_path / name): path.read_bytes()
@@ -50,39 +51,33 @@ def test_the_same_logs_give_the_same_bytes(tmp_path):
     assert not any(b"/tmp/ditbench-" in content for content in first.values())
 
 
-def test_hostile_names_are_inert(page, public):
-    for file in (page, *public.rglob("*.html")):
-        source = file.read_text()
-        assert "<img src=x" not in source
-        assert "\u202e" not in source
-        assert "\x1b" not in source
-        bodies = re.sub("<(style|script)>.*?</\\1>", "", source, flags=re.DOTALL)
-        assert re.search(r"<[^>]* on\w+=\"", bodies) is None
-        assert " style=" not in bodies
-        names = data_of(file)["columns"]["run"]
-        assert HOSTILE[0].replace("/", "\u2215") in names
+def test_hostile_names_are_inert(page):
+    source = page.read_text()
+    assert "<img src=x" not in source
+    assert "\u202e" not in source
+    assert "\x1b" not in source
+    bodies = re.sub("<(style|script)>.*?</\\1>", "", source, flags=re.DOTALL)
+    assert re.search(r"<[^>]* on\w+=\"", bodies) is None
+    assert " style=" not in bodies
+    names = data_of(page)["columns"]["run"]
+    assert HOSTILE[0].replace("/", "\u2215") in names
 
 
-def test_the_policy_allows_two_scripts_and_one_style_by_their_hashes(page, public):
-    for file in (page, public / "index.html", public / "runs.html"):
-        source = file.read_text()
-        assert len(re.findall("<script>", source)) == 2
-        policy = " ".join(
-            html.unescape(re.search(r'content="(default-src[^"]*)"', source)[1]).split()
-        )
-        assert re.fullmatch(
-            r"default-src 'none'; style-src 'sha256-\S{44}'; script-src 'sha256-\S{44}' "
-            r"'sha256-\S{44}'; img-src data: 'self'; base-uri 'none'; form-action 'none'",
-            policy,
-        )
+def test_the_policy_allows_two_scripts_and_one_style_by_their_hashes(page):
+    source = page.read_text()
+    assert len(re.findall("<script>", source)) == 2
+    policy = " ".join(html.unescape(re.search(r'content="(default-src[^"]*)"', source)[1]).split())
+    assert re.fullmatch(
+        r"default-src 'none'; style-src 'sha256-\S{44}'; script-src 'sha256-\S{44}' "
+        r"'sha256-\S{44}'; img-src data:; base-uri 'none'; form-action 'none'",
+        policy,
+    )
 
 
-def test_a_page_fetches_nothing_and_a_folder_its_images(page, public):
-    for file, images in ((page, "data:"), (public / "runs.html", "images/")):
-        found = re.findall(r'src="([^"]*)"', file.read_text())
-        assert len(found) == 12
-        assert all(one.startswith(images) for one in found)
-    assert len(list((public / "images").iterdir())) == 12
+def test_a_page_fetches_nothing(page):
+    found = re.findall(r'src="([^"]*)"', page.read_text())
+    assert len(found) == 12
+    assert all(one.startswith("data:") for one in found)
 
 
 def test_every_part_is_there_and_pictures_stand_first(page):
@@ -103,14 +98,10 @@ def test_a_damaged_image_and_a_folder_without_one_are_left_out(tmp_path):
     assert part((tmp_path / "r.html").read_text(), "samples").count("data:image/jpeg") == 1
 
 
-def test_numbers_link_to_the_line_that_they_come_from(page):
-    assert 'href="../runs/one/metrics.jsonl#line=' in page.read_text()
-
-
-def test_the_table_of_runs_stands_beside_it_as_csv(page, public):
-    for table in (page.with_suffix(".csv"), public / "index.csv"):
-        assert table.read_text().startswith("run,state,step,")
-        assert table.read_text().count("\n") == 5
+def test_the_table_of_runs_stands_beside_it_as_csv(page):
+    table = page.with_suffix(".csv").read_text()
+    assert table.startswith("run,state,step,")
+    assert table.count("\n") == 5
 
 
 def test_repeats_are_one_arm_and_the_grid_tells_the_order(tmp_path):
@@ -151,32 +142,17 @@ def test_what_cannot_be_written_or_is_no_report_is_one_line(runs, tmp_path, caps
     report(runs, "--out", tmp_path / "nowhere" / "r.html", code=2)
     assert "cannot be written" in capsys.readouterr().err
     (tmp_path / "notes.txt").write_text("mine")
-    report(runs, "--folder", tmp_path, code=2)
-    assert "holds something else than a report" in capsys.readouterr().err
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "index.html").write_text("mine")
-    report(runs, "--folder", tmp_path / "a", code=2)
-    assert "no record of a report" in capsys.readouterr().err
     report("--check", tmp_path / "notes.txt", code=2)
     assert "no record of a report" in capsys.readouterr().err
-    report("--site", runs, code=2)
-    err = capsys.readouterr().err
-    assert "--site is now --folder FOLDER" in err
-    assert err.count("\n") == 1
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "notes.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
-def test_each_section_that_judges_names_the_lines_and_the_command_that_give_it(
-    tmp_path, monkeypatch, capsys
-):
+def test_each_section_that_judges_names_the_command_that_gives_it(tmp_path, monkeypatch, capsys):
     report(ARCHIVE, "--out", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     monkeypatch.chdir(tmp_path)
     for name in ("verdicts", "cells", "effects", "quality"):
         section = part(page, name)
-        assert re.search(
-            r"recipes-small.tar.xz/cells/muon_s0/metrics.jsonl</a>, lines 3 to", section
-        )
         said = shlex.split(html.unescape(re.search("<code>(.*?)</code>", section)[1]))
         assert said[2].endswith("recipes-small.tar.xz")
         capsys.readouterr()
@@ -199,24 +175,6 @@ def test_prices_give_costs(runs, tmp_path):
         pytest.approx(hours * price)
         for hours, price in zip(figures["gpu_hours"], (5, 2), strict=True)
     ]
-
-
-def test_the_page_of_a_study_that_is_gone_goes_too(copied):
-    public, runs = copied / "public", copied / "runs"
-    (public / "notes.html").write_text("mine")
-    shutil.move(runs, copied / "others")
-    report(copied / "others", "--folder", public)
-    assert not (public / "runs.html").exists()
-    assert (public / "others.html").exists()
-    assert (public / "notes.html").read_text() == "mine"
-
-
-def test_a_record_cannot_name_a_page_outside_its_folder(copied, capsys):
-    index = copied / "public" / "index.html"
-    index.write_text(index.read_text().replace('"runs.html"]', '"../page/report.html"]'))
-    report(copied / "runs", "--folder", copied / "public", code=2)
-    assert "no record of a report" in capsys.readouterr().err
-    assert (copied / "page" / "report.html").exists()
 
 
 def test_the_values_to_filter_by_follow_the_heads(page):
@@ -257,8 +215,8 @@ def test_a_diverged_run_is_shown_with_its_infinite_loss(tmp_path):
 
 
 def test_an_archive_has_bands_of_its_arms_and_no_arm_is_hidden(tmp_path):
-    report(ARCHIVE, "--folder", tmp_path / "public")
-    page = tmp_path / "public" / "recipes-small.html"
+    page = tmp_path / "recipes-small.html"
+    report(ARCHIVE, "--out", page)
     curves = data_of(page)["curves"]
     means = [one for one in curves if "mean" in one]
     # The loss of the dispersive arm is below 0, and has no geometric mean.
@@ -269,8 +227,6 @@ def test_an_archive_has_bands_of_its_arms_and_no_arm_is_hidden(tmp_path):
     source = page.read_text()
     assert "only those of the same quantity can be compared" in part(source, "curves")
     assert "is not compared with" in part(source, "verdicts")
-    index = (tmp_path / "public" / "index.html").read_text()
-    assert 'href="recipes-small.html#filter=run%3D%22muon_s0%22"' in index
 
 
 def test_fifty_runs_with_samples_are_at_most_three_megabytes(tmp_path):

@@ -41,7 +41,34 @@ def test_rounds_on_one_node_come_before_repeats():
     found = contrast(a, b)
     assert (found.unit, found.n, word(found)) == ("round", 3, "faster")
     fewer = {"1": 0.1, "2": 0.4}
-    assert contrast(a, arm([0.0], rounds=[fewer])).unit == "none"
+    found = contrast(a, arm([0.0], rounds=[fewer]), steps=single(0.6))
+    assert (found.mean.error, found.why) == (None, "2 rounds in common: a claim needs 3")
+    assert word(found) == "undetermined"
+
+
+def test_losses_of_arms_on_nodes_of_their_own_support_a_claim_that_names_the_nodes():
+    a = arm([0.0, 0.01, -0.01], nodes=["n1"] * 3, seeds=[0, 1, 2])
+    b = arm([0.1, 0.11, 0.09], nodes=["n2"] * 3, seeds=[3, 4, 5])
+    found = contrast(a, b, pair_seeds=True)
+    assert (word(found, LOSS), found.remarks) == ("worse", ("nodes differ",))
+    assert word(contrast(a, b)) == "undetermined"
+
+
+def test_the_speed_of_a_node_cancels_though_the_arms_used_it_unequally_often():
+    rng, held, widths = np.random.default_rng(0), 0, []
+    nodes = [["n1", "n1", "n1", "n2", "n2"], ["n1", "n1", "n2", "n2", "n2"]]
+    for _ in range(400):
+        speed = dict(zip(("n1", "n2"), 0.05 * rng.standard_normal(2), strict=True))
+        a, b = (
+            arm([speed[n] + 0.005 * rng.standard_normal() for n in own], nodes=own) for own in nodes
+        )
+        found = contrast(a, b)
+        ends = found.mean.estimate()
+        assert found.is_claim
+        held += ends.low <= 0 <= ends.high
+        widths.append(ends.high - ends.low)
+    assert 0.93 <= held / 400 <= 0.98
+    assert np.median(widths) < 0.03
 
 
 def test_two_single_runs_differ_or_cannot_be_told_apart_and_support_no_claim():

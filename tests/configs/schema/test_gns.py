@@ -35,8 +35,7 @@ def test_microbatches_that_cannot_be_compared_are_refused(keys: list[str], messa
     ("keys", "message"),
     [
         (["layout.tensor=2"], "set layout.tensor to 1"),
-        (["model.conditioning=in_context"], "gns.bins to null"),
-        (["gns.bins=null", "gns.whole_every=5"], "set gns.bins"),
+        (["model.conditioning=adaln_single"], "gns.bins to null"),
     ],
 )
 def test_models_and_layouts_without_the_hooks_are_refused(keys: list[str], message: str) -> None:

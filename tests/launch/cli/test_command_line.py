@@ -29,7 +29,7 @@ def test_these_are_all_its_flags() -> None:
         ],
         "plan": [
             "--all", "--help", "--json", "--measure", "--new", "--no-forecast", "--partition",
-            "--rates", "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
+            "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
         ],
         "submit": [
             "--force", "--help", "--local", "--new", "--no-forecast", "--partition",

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from launch.plan import machine
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult
 from launch.submit.run import run_request
@@ -24,15 +23,6 @@ def slurm(command: Command) -> None:
     """A cluster with one partition that accepts every request."""
     command("sbatch", SBATCH)
     command("sinfo", SINFO)
-
-
-@pytest.fixture(autouse=True)
-def quick(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Import torch, which takes seconds, only in the tests about it."""
-    if "torch" not in request.node.name:
-        script = machine._TORCH.replace("sys, torch; print(torch.__version__", "sys; print('2.0'")
-        assert script != machine._TORCH
-        monkeypatch.setattr(machine, "_TORCH", script)
 
 
 def subject(*overrides: str, source: Path = DIGITS) -> RunRequest:

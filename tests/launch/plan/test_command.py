@@ -15,9 +15,7 @@ from tests.launch.conftest import DIGITS
 Launch = Callable[..., tuple[int, str, str]]
 
 
-def test_a_config_that_can_run_passes_line_by_line_torch_too(
-    launch: Launch, slurm: None, site: Path
-) -> None:
+def test_a_config_that_can_run_passes_line_by_line(launch: Launch, slurm: None, site: Path) -> None:
     site.mkdir()
     code, out, err = launch("plan", DIGITS, "resources.gpu=a40")
     assert code == 0, out
@@ -31,10 +29,9 @@ def test_a_config_that_can_run_passes_line_by_line_torch_too(
     topics = [line[6:18].strip() for line in lines]
     assert topics == [
         "data", "batch", "site", "cluster", "storage", "lead time", "gpu memory", "host memory",
-        "modules", "virtualenv",
     ]  # fmt: skip
     # Before it, the counting of memory may say how far it is.
-    assert "\n10 pass, 0 warn, 0 fail\n" in f"\n{err}"
+    assert "\n8 pass, 0 warn, 0 fail\n" in f"\n{err}"
 
 
 def test_an_invalid_config_gives_a_single_line(launch: Launch) -> None:
@@ -74,7 +71,6 @@ def test_a_study_is_checked_cell_by_cell_and_shape_by_shape(
     assert "train.global_batch 65 does not divide over 2 data ranks" in fails[0]
     assert sum("pass  cluster" in line for line in lines) == 2
     assert sum("lead time" in line for line in lines) == 2
-    assert sum("virtualenv" in line for line in lines) == 1
     assert sum("pass  storage" in line for line in lines) == 1
     assert "1 fail" in err
 

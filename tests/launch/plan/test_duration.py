@@ -1,14 +1,13 @@
 """How long a run takes by its forecast. Slurm is replaced by shell scripts."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from configs.load import load
 from launch.plan import forecast
-from launch.plan.duration import Duration, duration
 from launch.plan.forecast import ForecastAnswer
+from launch.plan.outlook import RunForecast, forecast_run
 from launch.submit.run import run_request
 from runs.folder import find_runs, resume_config
 from runs.records import RecordWriter
@@ -26,23 +25,24 @@ def _slurm(command) -> None:
     command("sacct", "exit 1")
 
 
-def forecast_duration(source: Path, *words: str, parameters: int | None = None) -> Duration | None:
+def forecast_of(source: Path, *words: str, parameters: int | None = None) -> RunForecast:
     request = run_request(source, [*LONG, *words], site_name=None, extra={})
-    answer = {"fits": True, "step_s": STEP, "parameters": parameters}
-    return duration(replace(request, forecast=answer))
+    found = forecast_run(request, {"step_s": STEP, "parameters": parameters})
+    assert found is not None
+    return found
 
 
 def test_the_start_saves_and_a_share_for_evaluations_are_added_to_the_steps(launch) -> None:
     # 180 s + 11 saves of 5 s + 1.1 x the steps.
-    found = forecast_duration(DIGITS)
-    assert found == Duration(value=235 + 11_000, low=235 + 5500, high=235 + 22_000)
+    found = forecast_of(DIGITS)
+    assert (found.value_s, found.low_s) == (235 + 11_000, 235 + 5500)
+    assert (found.high_s, found.source) == (235 + 22_000, "guess by data sheet")
 
 
 def test_a_large_checkpoint_takes_longer_to_save(launch) -> None:
     # 11 saves of 30 GB take 105 s each.
-    found = forecast_duration(DIGITS, parameters=1_875_000_000)
-    assert found is not None
-    assert found.high == pytest.approx(180 + 11 * 105 + 22_000)
+    found = forecast_of(DIGITS, parameters=1_875_000_000)
+    assert found.high_s == pytest.approx(180 + 11 * 105 + 22_000)
 
 
 def test_a_resumed_run_takes_the_steps_that_are_left(launch, site) -> None:
@@ -54,13 +54,11 @@ def test_a_resumed_run_takes_the_steps_that_are_left(launch, site) -> None:
         writer.event(event, step=900_000)
     writer.close()
     # 180 s + 2 saves + 1.1 x 2,000 s.
-    found = forecast_duration(run.path)
-    assert found is not None
-    assert found.high == pytest.approx(2390)
+    assert forecast_of(run.path).high_s == pytest.approx(2390)
 
 
 def test_without_a_forecast_the_duration_is_unknown(launch) -> None:
-    assert duration(run_request(DIGITS, LONG, site_name=None, extra={})) is None
+    assert forecast_run(run_request(DIGITS, LONG, site_name=None, extra={}), {}) is None
 
 
 def test_the_forecast_of_a_resumed_run_has_the_changes_of_its_attempts(

@@ -5,21 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from configs.schema import Pretrain
 from launch.plan import storage
 from tests.launch.conftest import DIGITS
 from tests.launch.plan.conftest import SMALL, only, subject
 
 Launch = Callable[..., tuple[int, str, str]]
 Command = Callable[[str, str], Path]
-
-
-def test_a_checkpoint_holds_weights_average_and_two_moments_in_fp32() -> None:
-    with_average, without = subject().config, subject("train.ema_decay=null").config
-    assert isinstance(with_average, Pretrain)
-    assert isinstance(without, Pretrain)
-    assert storage.checkpoint_bytes(with_average, 1000) == 16_000
-    assert storage.checkpoint_bytes(without, 1000) == 12_000
 
 
 @pytest.mark.parametrize(("free", "level"), [(64_000_000, "pass"), (63_999_999, "fail")])

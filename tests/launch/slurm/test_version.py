@@ -2,7 +2,8 @@
 
 import pytest
 
-from launch.slurm.version import VersionRange, changes
+from launch.lint.lint import changes
+from launch.slurm.version import VersionRange
 
 
 @pytest.mark.parametrize(

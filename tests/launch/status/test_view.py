@@ -57,7 +57,7 @@ def logs(site: Path, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     start(lost, "6470199")
     study = site / STUDY
     (study / "jobs").mkdir(parents=True)
-    (study / "study.yaml").write_text("base: x.yaml\nthrottle: 2\n")
+    (study / "study.yaml").write_text("base: x.yaml\n")
     cells = [f"width{w}_lr{lr}_accumulate4" for w in (64, 128, 256) for lr in (0.001, 0.01)]
     for n, cell in enumerate(cells[:2]):
         start(make(study / "cells" / cell, "started", at=200, steps=500 + 50 * n), f"647030{n}")

@@ -2,11 +2,7 @@
 
 import contextlib
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,7 +10,7 @@ import pytest
 
 from launch.__main__ import main
 from launch.status.state import StepRate
-from launch.status.watch import ChangeLog, watch
+from launch.status.watch import ChangeLog, Screen, watch
 from runs.folder import RunFolder
 from runs.records import RecordWriter
 from tests.launch.status.test_state import row, sample_run
@@ -60,40 +56,17 @@ def test_a_waiting_run_shows_no_step_rate(launch, command) -> None:
     assert "steps_per_s" not in row(launch, run)
 
 
-def watched(run: RunFolder, *, end_after: bytes) -> tuple[str, int]:
-    """Return what `status RUN` shows on a terminal and its exit code; a text ends the run."""
-    ours, theirs = pty.openpty()
-    # Its controlling terminal, so that it reads keys.
-    command = ["setsid", "--ctty", sys.executable, "-m", "launch", "status", str(run.path)]
-    wide = os.environ | {"COLUMNS": "300"}
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=wide)
-    os.close(theirs)
-    writer = RecordWriter(run.path, attempt=1)
-    shown = b""
-    has_ended = False
-    # Reading fails once the other end of the terminal is closed.
-    with contextlib.suppress(OSError):
-        while chunk := os.read(ours, 4096):
-            shown += chunk
-            if end_after in shown and not has_ended:
-                writer.event("done", step=600)
-                os.write(ours, b" ")  # any key redraws at once
-                has_ended = True
-    writer.close()
-    return shown.decode(), process.wait(timeout=30)
-
-
 def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
-    command, tmp_path: Path
+    command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command("squeue", f"echo x >>{tmp_path}/queries; echo '7|PENDING||||BeginTime'")
     run = sample_run("started", "paused")
     add_steps(run, (100.0, 100))
-    shown, code = watched(run, end_after=b"requeued")
-    first, last = re.split(r"\x1b\[\dA\x1b\[J", shown)
+    with contextlib.closing(RecordWriter(run.path, attempt=1)) as writer:
+        watch([run.path], on=Screen(), pause=lambda _: writer.event("done", step=600))
+    first, last = re.split(r"\x1b\[\dA\x1b\[J", capsys.readouterr().out)
     assert "requeued" in first
     assert "done" in last
-    assert code == 0
     assert (tmp_path / "queries").read_text() == "x\n"
 
 

@@ -118,3 +118,39 @@ def test_a_signal_reaches_the_script_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGUSR1)
     out, _ = process.communicate(timeout=30)
     assert out == b"usr1\n"
+
+
+WRITES = """#!/bin/bash
+mkdir -p out/$1
+for n in 1 2 3; do echo "{\\"step\\": $n, \\"loss\\": $n}" >>out/$1/metrics.jsonl; done
+echo 1,2 >>all.csv
+"""
+
+
+def kept(run: RunFolder, attempt: int = 1) -> dict[str, str]:
+    folder = run.attempt(attempt) / "logs"
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_text() for file in files}
+
+
+def test_a_log_that_the_script_wrote_is_kept_without_what_was_there_before(tmp_path: Path) -> None:
+    (tmp_path / "all.csv").write_text("step,loss\n0,9\n")
+    (tmp_path / "old.jsonl").write_text("{}\n")
+    (tmp_path / "a.csv").symlink_to("/etc/hostname")
+    os.mkfifo(tmp_path / "a.jsonl")
+    run = run_of(tmp_path, WRITES)
+    ended(run, "a")
+    assert kept(run).keys() == {"all.csv", "out/a/metrics.jsonl"}
+    assert kept(run)["all.csv"] == "step,loss\n1,2\n"
+    ended(run, "a")
+    assert kept(run, 2)["out/a/metrics.jsonl"].count("\n") == 3
+
+
+def test_of_runs_in_one_folder_only_logs_with_the_name_of_a_run_are_kept(tmp_path: Path) -> None:
+    run = run_of(tmp_path, WRITES)
+    other = RunFolder(tmp_path / "other")
+    other.attempt(1).mkdir(parents=True)
+    other.config_file.write_text(run.config_file.read_text())
+    other.note(1, time=time.time(), folder=str(tmp_path))
+    ended(run, "run")
+    assert kept(run).keys() == {"out/run/metrics.jsonl"}

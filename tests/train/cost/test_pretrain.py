@@ -56,7 +56,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         {"model": JIT, "layout": {"shard": 4}, "train": {"compile": True}},
     ),
     "Muon": (1, {"optimizer": {"kind": "muon"}}),
-    "SwiGLU, in context": (1, {"model": {"mlp": "swiglu", "conditioning": "in_context"}}),
+    "SwiGLU, adaLN-single": (1, {"model": {"mlp": "swiglu", "conditioning": "adaln_single"}}),
     "values, adaLN-single": (
         1,
         {"model": {"value_residual": True, "conditioning": "adaln_single"}},

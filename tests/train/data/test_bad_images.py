@@ -1,4 +1,4 @@
-"""An image that cannot be read fails the run with its name, or is skipped and counted."""
+"""An image that cannot be read fails the run with its name."""
 
 from pathlib import Path
 
@@ -51,18 +51,3 @@ def test_a_bad_image_fails_the_run_with_its_name(
     last = list(run.records())[-1]
     assert last["reason"] == "data"
     assert "20.png" in last["message"] or "21.png" in last["message"]
-
-
-def test_a_bad_image_is_skipped_and_counted_if_the_config_says_so(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    losses = []
-    for ranks in (1, 2):
-        run, event = run_epoch(images, "data.skip_bad=true", ranks=ranks)
-        assert event == "done"
-        steps = [record for record in run.records() if "loss" in record]
-        # Three steps of 16 are one epoch of 40 and part of the next.
-        assert 2 <= sum(record.get("skipped_images", 0) for record in steps) <= 4
-        losses.append([record["loss"] for record in steps])
-    assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -21,7 +21,6 @@ from tests.train.tiny_vae import change_config, random_images, save_cosmos, save
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
-from train.data.latents.store import read_index
 from train.data.latents.vae import Vae, check_vae, decode_samples, vae_facts
 from train.data.loader import Microbatch, microbatches
 from train.data.source import from_pixels, training_split
@@ -195,18 +194,6 @@ def test_the_number_of_open_shards_is_limited(made: Path, monkeypatch: pytest.Mo
     expected = [source[number][0].copy() for number in range(15)]
     assert len(source._open) == 2
     assert all(np.array_equal(source[n][0], expected[n]) for n in reversed(range(15)))
-
-
-def test_the_index_holds_mean_and_std_over_all_samples(made: Path) -> None:
-    index = read_index(made / "store")
-    source = store(made)
-    moments = np.stack(
-        [source.moments(n, flip=flip)[0] for n in range(15) for flip in (False, True)]
-    ).astype(np.float64)
-    mean = moments[:, 0].mean(axis=(0, 2, 3))
-    square = (moments**2).sum(axis=1).mean(axis=(0, 2, 3))
-    np.testing.assert_allclose(index.mean, mean, rtol=1e-9)
-    np.testing.assert_allclose(index.std, np.sqrt(square - mean**2), rtol=1e-9)
 
 
 @pytest.mark.parametrize(

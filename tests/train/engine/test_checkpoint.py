@@ -56,7 +56,7 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
         network=network, parts=[average], optimizer=optimizer, scaler=scale, clocks=clocks
     )
     state.step, state.images = 7, 900
-    state.interval = IntervalSums(loss=0.1 + seed, skipped=seed, steps=seed)
+    state.interval = IntervalSums(loss=0.1 + seed, steps=seed)
     return state, network, average
 
 
@@ -92,16 +92,6 @@ def test_the_whole_state_is_restored_bit_for_bit(tmp_path: Path) -> None:
     assert {name.split("/")[1] for name in before} == {
         "network", "average", "optimizer", "progress", "loss_scale", "clocks", "interval",
     }  # fmt: skip
-
-
-def test_a_checkpoint_without_the_sums_of_an_interval_is_loaded(tmp_path: Path) -> None:
-    earlier, *_ = make_state(seed=1)
-    earlier._has_interval = False
-    save(tmp_path, earlier, keep=2)
-    loaded, *_ = make_state(seed=2)
-    loaded.interval = IntervalSums()
-    assert load_newest(tmp_path, loaded)
-    assert (loaded.step, loaded.interval) == (7, IntervalSums())
 
 
 def test_of_copies_on_several_ranks_each_is_staged_by_one_of_them_in_even_shares(

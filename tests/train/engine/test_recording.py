@@ -42,7 +42,7 @@ class Steps:
     def take(self, step: int) -> Tensor:
         self.gpu.launch(**self.times)
         self.context.arrivals.mark()
-        self.context.losses.add(torch.tensor(float(step)), skipped=step % 2)
+        self.context.losses.add(torch.tensor(float(step)))
         self.context.finite.check_during_next_step()
         value = torch.tensor(float("nan") if step == self.bad_at else 1.0)
         self.context.finite.put(step, value)
@@ -128,7 +128,6 @@ def test_no_record_waits_and_every_interval_is_one_step_of_the_gpu(
     assert [record["loss"] for record in records] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [record["grad_norm"] for record in records] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [record["lr"] for record in records] == [n / 100 for n in range(1, 9)]
-    assert [record.get("skipped_images") for record in records] == [1, None] * 4
 
 
 @pytest.mark.parametrize(("host_s", "device_s", "share"), [(0.2, 0.05, 1.0), (0.01, 0.2, 0.0)])

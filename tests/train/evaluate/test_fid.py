@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from configs.errors import ConfigError
+from configs.errors import ConfigError, DataError
 from runs.records import valid
 from tests.real_runs import DIGITS, opened
 from train.data.digits import Digits
@@ -211,7 +211,7 @@ def test_a_dinov2_is_read_from_its_folder_and_gives_the_class_token(tmp_path: Pa
     torch.testing.assert_close(rows, expected, rtol=1e-4, atol=1e-5)
     assert "bicubic to 224" in features.name
     (tmp_path / "dino/model.safetensors").unlink()
-    with pytest.raises(ConfigError, match="no DINOv2 of transformers"):
+    with pytest.raises(DataError, match="no DINOv2 of transformers"):
         open_features(tmp_path / "dino", device=CPU)
 
 

@@ -271,32 +271,3 @@ def test_a_step_that_overflowed_is_left_out_and_counted(measuring: Callable) -> 
     assert (found["steps"], found["skipped"]) == (1, 1)
     assert found["small"] == pytest.approx(whole["small"])
     assert sum(found["bins"]["counts"]) == 8
-
-
-WHOLE = ("gns.bins=2", "gns.whole_every=1", "gns.whole_repeats=1")
-
-
-def test_measuring_the_whole_model_leaves_no_gradient(measuring: Callable) -> None:
-    both = []
-    for scale in (1.0, 2.0**10):
-        noise, state = measuring(*WHOLE)
-        state.scaler.scale.fill_(scale)
-        # The loss is scaled by the probe alone.
-        both.append(noise.after(3)["gns_whole"])
-        assert all(parameter.grad is None for parameter in state.network.parameters())
-    found, scaled = both
-    assert (found["k"], found["b"]) == (2, 4)
-    assert [len(rows) for rows in (found["small"], found["all"]["small"])] == [2, 1]
-    # Two microbatches of four images: 24 ordered pairs within them, all in the requested bin.
-    assert found["pairs"] == [[24.0], [24.0]]
-    assert found["counts"] == [[8.0], [8.0]]
-    for name in ("small", "big", "products", "squares"):
-        flat = [list(itertools.chain(*one[name])) for one in (scaled, found)]
-        assert flat[0] == pytest.approx(flat[1], rel=1e-4)
-
-
-def test_a_measurement_that_is_not_finite_is_none(measuring: Callable) -> None:
-    noise, state = measuring(*WHOLE)
-    with torch.no_grad():
-        state.network.patches_out.bias.fill_(float("nan"))
-    assert noise.after(3) is None

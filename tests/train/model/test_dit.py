@@ -40,14 +40,13 @@ GMACS = {
 RECIPES: list[dict[str, Any]] = [
     {"conditioning": "adaln_single", "norm": "rms", "registers": 3},
     {"conditioning": "adaln_single", "value_residual": True},
-    {"conditioning": "in_context", "norm": "rms", "registers": 2, "value_residual": True},
+    {"norm": "rms", "registers": 2, "value_residual": True},
 ]
 # Every choice of parts except the default.
 VARIANTS = [
     {"mlp": "swiglu"},
     {"positions": "sincos"},
-    {"conditioning": "in_context"},
-    {"conditioning": "in_context", "positions": "sincos", "mlp": "swiglu", "qk_norm": False},
+    {"positions": "sincos", "mlp": "swiglu", "qk_norm": False},
     *RECIPES,
 ]
 # Width, depth, heads and number of parameters of the larger flavours.

@@ -99,7 +99,6 @@ def test_a_new_network_is_the_zero_function() -> None:
     ("model", "message"),
     [
         ({"norm": "rms"}, "model.norm is for model.family dit"),
-        ({"mup_base_width": 32}, "model.mup_base_width is for model.family dit"),
         ({"depth": 1}, "class_tokens_from 1 leaves no block"),
         ({"patch": 3}, "not a multiple of model.patch"),
     ],

@@ -122,7 +122,7 @@ def test_rms_norm_leaves_the_mean_of_the_tokens() -> None:
     assert outputs[0] < 0.1 * outputs[1]
 
 
-@pytest.mark.parametrize("conditioning", ["adaln", "in_context"])
+@pytest.mark.parametrize("conditioning", ["adaln", "adaln_single"])
 def test_registers_are_read_by_attention_and_do_not_rotate(conditioning: str) -> None:
     network = perturbed(config_of(conditioning=conditioning, registers=3))
     plain = network(*inputs())

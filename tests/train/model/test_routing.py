@@ -169,10 +169,9 @@ def test_routing_compiles_two_shapes_once(monkeypatch: pytest.MonkeyPatch) -> No
     ("tree", "message"),
     [
         ({"model": {"depth": 4, "routing": {"kind": "tread"}}}, "leave no block"),
-        ({"model": {"routing": TREAD}, "gns": {"enabled": True, "whole_every": 5}}, "whole_every"),
         ({"model": {"family": "unet", "routing": TREAD}}, "is for model.family dit"),
     ],
-    ids=["depth", "noise", "unet"],
+    ids=["depth", "unet"],
 )
 def test_what_routing_cannot_do_is_refused(tree: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

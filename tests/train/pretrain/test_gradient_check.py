@@ -59,7 +59,7 @@ def honest(seed: int, *, compiled: bool) -> dict[str, Any]:
     else:
         tree["model"] = {
             "width": draw.choice([32, 64]), "depth": draw.choice([1, 2, 4]), "heads": 2,
-            "conditioning": draw.choice(["adaln", "in_context"]), "qk_norm": draw.random() < 0.5,
+            "conditioning": draw.choice(["adaln", "adaln_single"]), "qk_norm": draw.random() < 0.5,
             "mlp": draw.choice(["gelu", "swiglu"]), "positions": draw.choice(["rope", "sincos"]),
         }  # fmt: skip
         mode = draw.choice(["none", "full", "selective"])

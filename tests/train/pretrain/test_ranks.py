@@ -154,18 +154,18 @@ def test_blocks_that_stay_gathered_change_no_bit_and_a_reduction_in_bf16_only_ro
     assert (dtypes["reduction"], dtypes["gradients"]) == ("bfloat16", "float32")
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ([], "is for sharded layouts"),
-        (["layout.shard=2", "gns.enabled=true"], "set train.reduce to fp32"),
-    ],
-)
-def test_a_reduction_in_bf16_is_refused_where_it_means_nothing(
-    keys: list[str], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        load(DIGITS, ["train.reduce=bf16", *keys])
+def test_ddp_sums_gradients_in_bf16_if_asked_to(logs: Path) -> None:
+    keys = ["train.steps=6", "train.micro_batch=16", *SMALL]
+    runs = [trained(logs, [*keys, *more], ranks=2) for more in ([], ["train.reduce=bf16"])]
+    plain, rounded = map(losses, runs)
+    assert rounded[1] == plain[1]
+    assert 0 < abs(rounded[6] - plain[6]) / plain[6] < 1e-3
+    assert runs[1].manifest()["attempts"][0]["dtypes"]["reduction"] == "bfloat16"
+
+
+def test_a_reduction_in_bf16_is_refused_where_gradients_are_measured() -> None:
+    with pytest.raises(ConfigError, match=r"set train\.reduce to fp32"):
+        load(DIGITS, ["train.reduce=bf16", "gns.enabled=true"])
 
 
 @pytest.fixture(

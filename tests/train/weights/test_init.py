@@ -44,10 +44,10 @@ def filled(config: Pretrain, *, world: int = 1) -> torch.nn.Module:
     "keys",
     [
         ["model.mlp=swiglu"],
-        ["model.conditioning=in_context", "model.positions=sincos"],
+        ["model.positions=sincos"],
         ["model.family=unet", "model.unet.width=32", "model.unet.layers=1"],
     ],
-    ids=["adaLN", "in context", "U-Net"],
+    ids=["adaLN", "sinusoids", "U-Net"],
 )
 def test_the_weights_are_those_of_the_network_built_on_the_cpu_to_the_bit(keys: list[str]) -> None:
     config = config_of(*keys)

@@ -215,15 +215,12 @@ class Encoder:
         return torch.zeros(1, self.config.channels, self.config.size, self.config.size)
 
     def index(self, records: list[store.ShardRecord]) -> store.StoreIndex:
-        """Return the index of the finished store, with statistics computed in float64."""
+        """Return the index of the finished store."""
         examples = sum(record.examples for record in records)
         skipped = sum(len(record.skipped) for record in records)
         if not examples:
             raise DataError(f"{self.config.images}: none of {skipped} images can be read")
         channels, height, width = self._vae.encode(self._blank_image())[0].shape[1:]
-        count = examples * (2 if self.config.flip else 1) * height * width
-        mean = np.sum([record.sums for record in records], axis=0) / count
-        variance = np.sum([record.squares for record in records], axis=0) / count - mean**2
         return store.StoreIndex(
             format=1,
             examples=examples,
@@ -234,8 +231,6 @@ class Encoder:
             moments=2 if self._vae.has_std else 1,
             classes=len(self.listing.names),
             names=self.listing.names,
-            mean=mean.tolist(),
-            std=np.sqrt(np.maximum(variance, 0)).tolist(),
             scale=self._vae.scale,
             shift=self._vae.shift,
             vae=self._vae.facts,

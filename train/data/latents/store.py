@@ -3,7 +3,7 @@
 STORE/encoding.json             the settings; a rerun continues only with the same ones
 STORE/shard-00000.safetensors   `moments` [n, flips, 1 or 2, C, H, W] and `label` [n],
                                 and `features` [n, flips, T, D] float16 if they are encoded
-STORE/shard-00000.json          the shard's size, checksum and sums, written after it
+STORE/shard-00000.json          the shard's size and checksum, written after it
 STORE/index.json                the index, written last: a store without it is not finished
 
 No file is pickled. A file that cannot be read raises a `DataError` that names it.
@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors.numpy import save
 from torch import Tensor
@@ -27,15 +26,13 @@ from configs.files import open_regular, read_bytes
 INDEX, ENCODING = "index.json", "encoding.json"
 _SAFETENSORS_DTYPES = {"float16": "F16", "float32": "F32"}
 RERUN = "run jobs/encode.sbatch again: it makes only what is missing or damaged"
-# Examples that are converted to float64 at once.
-_SUM_CHUNK = 64
 _Model = TypeVar("_Model", bound="StoreModel")
 
 
 class StoreModel(BaseModel):
-    """A JSON file of a store, or an object in one."""
+    """A JSON file of a store, or an object in one; older stores have statistics, too."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class ShardEntry(StoreModel):
@@ -48,13 +45,8 @@ class ShardEntry(StoreModel):
 
 
 class ShardRecord(ShardEntry):
-    """The record of a shard. Sums are per channel, over positions, flips and examples.
+    """The record of a shard, and the errors of the images that were skipped."""
 
-    `sums` are of the latents' means, `squares` of mean^2 + std^2, the expected square of a sample.
-    """
-
-    sums: list[float]
-    squares: list[float]
     skipped: list[str] = []
 
 
@@ -89,8 +81,7 @@ class ImageFacts(StoreModel):
 class StoreIndex(StoreModel):
     """The index of a finished store.
 
-    A stored latent is `(z - shift) * scale` of the VAE's own z. `mean` and `std` are those of the
-    stored latents over the whole set. All four are per channel.
+    A stored latent is `(z - shift) * scale` of the VAE's own z, both per channel.
     """
 
     format: Literal[1]
@@ -102,8 +93,6 @@ class StoreIndex(StoreModel):
     moments: Literal[1, 2]
     classes: int
     names: list[str]
-    mean: list[float]
-    std: list[float]
     scale: list[float]
     shift: list[float]
     vae: VaeFacts
@@ -203,7 +192,6 @@ def write_shard(
     # Not written by safetensors itself: its error for a full disk has no errno.
     arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
     blob = save({"label": np.array(labels, dtype="<i8"), **arrays})
-    sums, squares = _sums(tensors["moments"])
     # No record of an older file may remain beside the new one.
     record_path(file).unlink(missing_ok=True)
     replace_file(file, blob)
@@ -212,22 +200,10 @@ def write_shard(
         examples=len(labels),
         bytes=len(blob),
         sha256=hashlib.sha256(blob).hexdigest(),
-        sums=sums.tolist(),
-        squares=squares.tolist(),
         skipped=skipped,
     )
     replace_file(record_path(file), record.model_dump_json(indent=1) + "\n")
     return record
-
-
-def _sums(moments: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sums of mean and of mean^2 + std^2 per channel, in float64."""
-    sums, squares = np.zeros((2, moments.shape[3]))
-    for chunk in moments.split(_SUM_CHUNK):
-        chunk = chunk.double()
-        sums += chunk[:, :, 0].sum(dim=(0, 1, 3, 4)).numpy()
-        squares += (chunk**2).sum(dim=(0, 1, 2, 4, 5)).numpy()
-    return sums, squares
 
 
 def checksum(*files: Path) -> str:

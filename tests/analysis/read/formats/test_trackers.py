@@ -169,8 +169,9 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
         assert main([*question, str(run), str(tmp_path / "mlflow.db")]) in (0, 1)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
-    assert main(["report", str(tmp_path), "--folder", str(tmp_path / "out" / "pages")]) == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mlflow.db", run.name, "out"]
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 0
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["mlflow.db", "r.csv", "r.html", run.name]
 
 
 def test_the_runs_of_a_database_are_told_apart_and_compared(tmp_path, capsys):

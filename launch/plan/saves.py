@@ -1,4 +1,7 @@
-"""Check that the time between --signal and the limit is enough for a step and a save."""
+"""How large checkpoints are, how long a save takes, and whether --signal leaves time for one.
+
+A save is measured in the newest earlier runs of the model in LOGS, else estimated.
+"""
 
 import re
 from collections.abc import Iterator
@@ -11,15 +14,15 @@ from configs.errors import ConfigError
 from configs.schema import Pretrain
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult, failure, passed, warning
-from launch.plan.storage import checkpoint_bytes
 from launch.submit.script import RunRequest, batch_script
 from runs.folder import RunFolder, find_runs
 from runs.records import saves
 
 # Slurm checks limits every 30 s; the rest is for ranks to agree and exit.
 _SLACK_S = 60.0
-# An estimate for a shared file system under load, used if the model was never saved here.
-_BYTES_PER_S = 0.3e9
+# Of a shared file system under load: how long a save takes before its bytes, and their rate.
+_SAVE_S, _BYTES_PER_S = 5.0, 0.3e9
+_BYTES_FP32 = 4
 _MAX_RUNS = 50
 
 
@@ -30,6 +33,23 @@ class Saves:
     runs: int
     save_s: float
     step_s: float
+
+
+def checkpoint_bytes(config: Pretrain, parameters: int) -> int:
+    """Return the size of fp32 weights, their average if it is kept, and two moments."""
+    copies = 3 + (config.train.ema_decay is not None)
+    return copies * _BYTES_FP32 * parameters
+
+
+def expected_saves(request: RunRequest, parameters: int | None) -> Saves | None:
+    """Return the saves of earlier runs of the model, else an estimate of no runs; None without."""
+    config = request.config
+    if isinstance(config, Pretrain) and (found := _measured(request.site.logs, _model_of(config))):
+        return found
+    if parameters is None:
+        return None
+    size = checkpoint_bytes(config, parameters) if isinstance(config, Pretrain) else 0
+    return Saves(runs=0, save_s=_SAVE_S + size / _BYTES_PER_S, step_s=0.0)
 
 
 def lead(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
@@ -43,28 +63,20 @@ def lead(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]
         yield failure("lead time", "no signal is requested: nothing is saved at the limit", fix)
         return
     seconds = float(found[1] or 60)
-    saves = measured_saves(request)
-    if saves:
-        need = _SLACK_S + saves.step_s + saves.save_s
-        source = f"measured in {saves.runs} earlier runs of this model"
-    elif forecast.parameters is not None:
-        need = _SLACK_S + checkpoint_bytes(request.config, forecast.parameters) / _BYTES_PER_S
-        source = f"estimated at {_BYTES_PER_S / 1e9:g} GB/s: no run of this model is in LOGS"
-    else:
+    saves = expected_saves(request, forecast.parameters)
+    if saves is None:
         yield warning("lead time", f"{seconds:.0f} s; the duration of a save is unknown")
         return
+    need = _SLACK_S + saves.step_s + saves.save_s
+    source = f"estimated at {_BYTES_PER_S / 1e9:g} GB/s: no run of this model is in LOGS"
+    if saves.runs:
+        source = f"measured in {saves.runs} earlier runs of this model"
     message = f"{seconds:.0f} s before the limit, {need:.0f} s needed ({source})"
     if seconds >= need:
         yield passed("lead time", message)
     else:
-        fix = f"launch submit ... -- --signal=B:USR1@{int(need) + 30}"
-        yield (failure if saves else warning)("lead time", message, fix)
-
-
-def measured_saves(request: RunRequest) -> Saves | None:
-    """Return the saves of the newest runs of the same model, if there are any."""
-    config = request.config
-    return _measured(request.site.logs, _model_of(config)) if isinstance(config, Pretrain) else None
+        fix = f"ditbench submit ... -- --signal=B:USR1@{int(need) + 30}"
+        yield (failure if saves.runs else warning)("lead time", message, fix)
 
 
 @cache

@@ -1,6 +1,5 @@
-"""Site, virtualenv, modules and partition are asked before a job."""
+"""Site and partition are asked before a job."""
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -43,32 +42,3 @@ def test_a_broken_site_fails(
     monkeypatch.setenv("VENV", str(tmp_path))
     out = launch("plan", DIGITS)[1]
     assert f"fail  site          no virtualenv in {tmp_path}; create it with env/create.sh" in out
-
-
-def test_a_virtualenv_without_torch_fails(
-    launch: Launch, slurm: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    python = folder / "python"
-    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S "$@"\n')
-    python.chmod(0o755)
-    (folder / "activate").write_text(f'PATH="{folder}:$PATH"\n')
-    monkeypatch.setenv("VENV", str(tmp_path))
-    out = launch("plan", DIGITS)[1]
-    assert "fail  virtualenv    torch cannot be imported: ModuleNotFoundError" in out
-
-
-@pytest.mark.parametrize(
-    ("module", "level"),
-    [
-        ("() { echo 'ERROR: Unable to locate a modulefile for gcc' >&2\n}", "fail"),
-        ("() { :\n}", "pass"),
-    ],
-)
-def test_modules_of_the_site_are_loaded(
-    launch: Launch, slurm: None, monkeypatch: pytest.MonkeyPatch, module: str, level: str
-) -> None:
-    monkeypatch.setenv("BASH_FUNC_module%%", module)
-    out = launch("plan", DIGITS, "--site", "carc-discovery")[1]
-    assert f"{level}  modules " in out

@@ -1,19 +1,14 @@
-"""The terms of `objective.extra` and the prediction of images agree with published code."""
+"""The term of `repa` and the prediction of images agree with published code."""
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from configs.checks.batch import divide, micro_batches
 from configs.errors import ConfigError
 from tests.train.diffusion.test_objective import DDPM, config_of
 from train.diffusion.alignment import alignment_error, make_projection
-from train.diffusion.objective import (
-    DiffusionObjective,
-    next_in_group,
-)
-from train.model.build import build_network
+from train.diffusion.objective import DiffusionObjective
 
 LATENT = ("data.source=latents", "data.path=store")
 T = torch.tensor([0.02, 0.3, 0.6, 0.9])
@@ -36,26 +31,18 @@ class Fixed(nn.Module):
         return OUTPUT
 
 
-def losses(*keys: str, training: bool = True) -> Tensor:
+def losses(*keys: str) -> Tensor:
     config = config_of(
         "data.source=dummy", "data.channels=3", "data.size=4", "model.depth=1", *keys
     )
     objective = DiffusionObjective(config, torch.device("cpu"))
-    function = objective.training_losses if training else objective.losses
-    return function(Fixed(), IMAGE, NOISE, T, LABEL)
+    return objective.losses(Fixed(), IMAGE, NOISE, T, LABEL)
 
 
 def test_the_velocity_has_the_error_of_lightningdit() -> None:
     # Source: Transport.training_losses of hustvl/LightningDiT on the same waves.
     error = [1.6428556442, 1.4153527021, 1.4118980169, 1.5799633265]
     torch.testing.assert_close(losses(), torch.tensor(error), rtol=1e-5, atol=0)
-
-
-def test_the_contrastive_loss_is_that_of_deltafm_for_the_same_negatives() -> None:
-    # Source: TripletSILoss of gstoica27/DeltaFM, each negative the next image.
-    expected = torch.tensor([1.5698913336, 1.3454532623, 1.3352673054, 1.5055900812])
-    found = losses("objective.extra.contrastive=0.05", "objective.extra.group=4")
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
 
 
 def test_the_alignment_error_of_a_projection_is_that_of_repa() -> None:
@@ -71,12 +58,11 @@ def test_the_alignment_error_of_a_projection_is_that_of_repa() -> None:
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
 
 
-def test_a_predicted_image_has_the_loss_of_jit_which_validation_also_reports() -> None:
+def test_a_predicted_image_has_the_loss_of_jit() -> None:
     # Source: Denoiser.forward of LTH14/JiT at 1 - t.
     expected = torch.tensor([350.97897339, 11.733878136, 3.2312088013, 1.2215074301])
-    for training in (True, False):
-        found = losses("objective.prediction=x", training=training)
-        torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+    found = losses("objective.prediction=x")
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
 
 
 def test_samples_of_a_network_that_predicts_the_image_end_at_it() -> None:
@@ -87,28 +73,10 @@ def test_samples_of_a_network_that_predicts_the_image_end_at_it() -> None:
     torch.testing.assert_close(drawn, image)
 
 
-def test_the_terms_of_a_group_depend_on_no_microbatch() -> None:
-    config = config_of("objective.extra.contrastive=0.5", "objective.extra.group=2")
-    network, objective = build_network(config), DiffusionObjective(config, torch.device("cpu"))
-    torch.manual_seed(0)
-    for parameter in network.parameters():
-        nn.init.normal_(parameter, std=0.08)
-    inputs = wave(4, 1, 8, 8, rate=0.3), wave(4, 1, 8, 8, rate=0.7), T, LABEL
-    whole = objective.training_losses(network, *inputs)
-    halves = [objective.training_losses(network, *(x[k : k + 2] for x in inputs)) for k in (0, 2)]
-    torch.testing.assert_close(whole, torch.cat(halves))
-    assert ((whole - objective.losses(network, *inputs)).abs() > 1e-3).all()
-
-
-def test_the_next_of_the_last_image_of_a_group_is_its_first() -> None:
-    assert next_in_group(torch.arange(6), 3).tolist() == [1, 2, 0, 4, 5, 3]
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
         ([*DDPM, "objective.prediction=x"], "prediction x is for flow"),
-        ([*DDPM, "objective.extra.contrastive=0.1"], "objective.extra are for flow"),
         (["repa.weight=1"], "aligns a DiT with features of a latent store"),
         ([*LATENT, "repa.weight=1", "repa.block=9"], "repa.block 9 is beyond model.depth"),
         ([*LATENT, "repa.weight=1", "repa.block=1", "gns.enabled=true"], "trains a projection"),
@@ -117,18 +85,8 @@ def test_the_next_of_the_last_image_of_a_group_is_its_first() -> None:
              "model.routing.before=1", "model.routing.after=1"],
             "aligns all patches",
         ),
-        (["objective.extra.contrastive=0.1", "gns.enabled=true"], "takes images as independent"),
     ],
 )  # fmt: skip
 def test_terms_that_cannot_be_combined_are_refused(keys: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config_of(*keys)
-
-
-def test_a_microbatch_that_cuts_a_group_is_refused_before_queueing_and_not_searched() -> None:
-    config = config_of("objective.extra.contrastive=0.05", "train.global_batch=64")
-    assert divide(config, world=4).micro_batch == 16
-    with pytest.raises(ConfigError, match="micro batch 8 does not consist of whole groups"):
-        divide(config, world=8)
-    assert micro_batches(config, 64) == [16, 32, 64]
-    assert micro_batches(config_of(), 6) == [1, 2, 3, 6]
