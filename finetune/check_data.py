@@ -10,7 +10,7 @@ import hashlib
 import math
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -102,7 +102,6 @@ def examine(config: Finetune, images: Sequence[CaptionedFile]) -> Iterator[Datas
     """Yield every problem of images, file by file."""
     # By the hash of its pixels, the first image that has them.
     seen = dict[str, str]()
-    excess = _excess_tokens(config)
     image_of = {each.image.with_suffix(""): each.image for each in images}
     for name, level, text in _check_files(images):
         yield DatasetProblem(level=level, name=name, text=text)
@@ -110,7 +109,7 @@ def examine(config: Finetune, images: Sequence[CaptionedFile]) -> Iterator[Datas
         for level, text in _check_image(each, config.data, seen):
             yield DatasetProblem(level=level, name=each.name, text=text)
         other = image_of[each.image.with_suffix("")]
-        for level, text in _check_caption(each, other, config.data.trigger, excess):
+        for level, text in _check_caption(each, other, config.data.trigger):
             yield DatasetProblem(level=level, name=each.name, text=text)
 
 
@@ -169,9 +168,7 @@ def _check_size(image: Image.Image, data: CaptionedImages) -> Problems:
         yield "remark", f"{text}; crop it to keep what matters, or set a smaller data.bucket"
 
 
-def _check_caption(
-    pair: CaptionedFile, image: Path, trigger: str | None, excess: Callable[[str], int]
-) -> Problems:
+def _check_caption(pair: CaptionedFile, image: Path, trigger: str | None) -> Problems:
     if problem := caption_problem(pair, image):
         yield "fault", problem
         return
@@ -188,23 +185,8 @@ def _check_caption(
     elif TRIGGER not in text and (not trigger or trigger not in text):
         fix = f"for a subject, put {TRIGGER} where the caption names it; a style needs none"
         yield "remark", f"{file} names no {TRIGGER}; {fix}"
-    if (more := excess(text.replace(TRIGGER, trigger or ""))) > 0:
-        yield "fault", f"the last {more} tokens of {file} would be cut off; shorten it"
 
 
 def _own_words(error: ConfigError) -> str:
     """Return the text of an error without the path that it begins with."""
     return str(error).partition(": ")[2]
-
-
-def _excess_tokens(config: Finetune) -> Callable[[str], int]:
-    """Return a function: by how many tokens of T5 a text is too long, if the model is there."""
-    folder = Path(config.flux.folder or "") / "tokenizer_2"
-    if not folder.is_dir():
-        return lambda text: 0
-    # Imported late, because it takes seconds.
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    limit: int = tokenizer.model_max_length
-    return lambda text: len(tokenizer(text, verbose=False).input_ids) - limit

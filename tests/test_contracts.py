@@ -1,7 +1,7 @@
 """The contracts of docs/architecture.md on imports, folders and names.
 
 Imports form a star around `configs`, which says what can be asked for, and `runs`, which holds what
-happened. `finetune` also imports `train.cost`, and `train.engine`, whose attempts, ranks,
+happened. `finetune` also imports `train.engine`, whose attempts, ranks,
 checkpoints and loop it shares.
 """
 
@@ -66,7 +66,7 @@ def is_below(name: str, *packages: str) -> bool:
         ("launch", ("launch", "runs", "configs")),
         ("train", ("train", "runs", "configs")),
         ("train/engine", ("train.engine", "runs", "configs")),
-        ("finetune", ("finetune", "train.engine", "train.cost", "runs", "configs")),
+        ("finetune", ("finetune", "train.engine", "runs", "configs")),
         ("analysis", ("analysis", "runs", "configs")),
         ("analysis/stats", ("analysis.stats",)),
     ],

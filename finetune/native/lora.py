@@ -92,21 +92,15 @@ def _name_in_file(name: str) -> str:
     return ".".join(part for part in name.split(".") if part != LEARNED)
 
 
-def adapter_config(config: Lora, layers: list[str]) -> LoraConfig:
-    """Return peft's config of an update of exactly the named `layers`."""
-    return LoraConfig(
-        r=config.rank,
-        lora_alpha=config.rank,
-        target_modules="|".join(map(re.escape, layers)),
-    )
-
-
 def add_learned(transformer: FluxTransformer2DModel, config: Lora, *, seed: int) -> LoraWeights:
     """Add a LoRA that changes nothing yet; only its parameters take gradients."""
     transformer.requires_grad_(False)
     linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
     layers = [name for name in linear if config.selects(name)]
-    transformer.add_adapter(adapter_config(config, layers), adapter_name=LEARNED)
+    update = LoraConfig(
+        r=config.rank, lora_alpha=config.rank, target_modules="|".join(map(re.escape, layers))
+    )
+    transformer.add_adapter(update, adapter_name=LEARNED)
     weights = LoraWeights(
         {_name_in_file(n): p for n, p in _learned_in_float32(transformer).items()}
     )

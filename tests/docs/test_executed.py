@@ -69,7 +69,7 @@ MAINS: dict[str, Callable[[list[str]], int]] = {
 # Commands whose answer is no, and the line that says why. Storage depends on the free space.
 NO = {
     "python -m launch check my.sbatch": r"my\.sbatch:3: warning: .*\[one-cpu\]",
-    "python -m launch plan configs/finetune/flux-schnell-500.yaml": r"fail  data +flux",
+    "python -m launch plan configs/finetune/flux-dev.yaml": r"fail  data +flux",
     "python -m launch plan configs/pretrain/dit-s2.yaml train.global_batch=512 resources.gpu=a40": (
         r"fail  data +data\.path"
     ),

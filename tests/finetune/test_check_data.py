@@ -164,16 +164,13 @@ def test_a_written_out_trigger_is_no_problem(
 
 
 @pytest.mark.xdist_group("flux")
-def test_a_config_is_checked_with_its_keys_and_the_length_of_its_texts(
+def test_a_config_is_checked_with_its_keys(
     flux: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     images = Path(shutil.copytree(flux / "images", tmp_path / "images"))
     changes = [*paths(flux), f"data.folder={images}", "data.resolutions=[64]"]
     assert main(["check-data", str(TINY), *changes]) == 0
     assert not [line for line in capsys.readouterr().out.splitlines() if "fault" in line]
-    (images / "01.txt").write_text("[trigger] " + "and a word " * 600)
-    assert main(["check-data", str(TINY), *changes]) == 1
-    assert "tokens of 01.txt would be cut off; fix: shorten it" in capsys.readouterr().out
     assert main(["check-data", str(TINY), *changes, "data.trigger=null"]) == 1
     assert "no trigger word is set; fix: set data.trigger" in capsys.readouterr().out
 
