@@ -5,14 +5,13 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from analysis.measure.clocks import choose_clocks, intervals
 from analysis.measure.loss_curve import AXES, axis_values, loss_curve
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
 from analysis.stats.contrast import FEWEST
-from analysis.stats.intervals import Floats
+from analysis.stats.intervals import Floats, mean_band
 from configs.errors import Unreadable
 from runs.records import is_number
 
@@ -85,9 +84,7 @@ def mean_curve(arm: Arm, *, most: int) -> Curve:
     if not len(step) or not (losses > 0).all():
         return {}
     rows = thinned(losses.mean(axis=0), min(most, MOST_BAND_POINTS))
-    logs = np.log(losses[:, rows])
-    half = stdtrit(len(parts) - 1, 0.975) * logs.std(axis=0, ddof=1) / len(parts) ** 0.5
-    band = np.exp(logs.mean(axis=0) + np.stack([-half, np.zeros(len(rows)), half]))
+    band = np.exp(mean_band(np.log(losses[:, rows])))
     axes = ("step", "images")
     mean = _curve(parts[0].log, step[rows], band[1], most=most, band=band[[0, 2]], axes=axes)
     return mean and mean | {"seeds": len(parts)}

@@ -65,3 +65,11 @@ def blocks_mean(values: Floats) -> Estimate:
     mean = float(values.mean())
     half = float(stdtrit(runs * (blocks - 1), 0.975)) * error
     return Estimate(value=mean, low=mean - half, high=mean + half)
+
+
+def mean_band(values: Floats) -> Floats:
+    """Return low end, mean and high end [3, n] of the means over runs of `[runs, n]` values."""
+    runs = len(values)
+    mean = values.mean(axis=0)
+    half = stdtrit(runs - 1, 0.975) * values.std(axis=0, ddof=1) / math.sqrt(runs)
+    return np.stack([mean - half, mean, mean + half])
