@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-
 # Scripts with the habits of other people.
 OTHERS = "tests/slurm/batch_scripts/"
 

@@ -50,6 +50,10 @@ ON_A_CLUSTER = {
         "tests/slurm/test_finetune.py::"
         "test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit"
     ),
+    r"sbatch .*jobs/finetune\.sbatch \S+ engine=aitoolkit": (
+        "tests/slurm/test_aitoolkit.py::"
+        "test_a_time_limit_saves_and_requeues_it_and_it_goes_on_from_there"
+    ),
     r"env/interactive\.sh a100 2": (
         "tests/slurm/test_salloc.py::"
         "test_the_session_is_an_allocation_with_the_environment_activated"
