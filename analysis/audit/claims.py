@@ -9,7 +9,8 @@ from typing import Any
 
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.loss import Compared, final_loss, loss_contrast
-from analysis.measure.speed import Arm, MeasuredRate, measure_rates, speed_contrast
+from analysis.measure.rate import MeasuredRate, measure_rates
+from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, scaled

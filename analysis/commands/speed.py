@@ -6,7 +6,8 @@ from typing import Any
 
 from analysis.gpus.load import explained, load_row, steady_load
 from analysis.measure.clocks import CLOCKS
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import Arm, attribution, group_arms
 from analysis.measure.speed_table import difference_rows, speed_rows, time_rows
 from analysis.read.find import read_logs
 from analysis.table import put, remark

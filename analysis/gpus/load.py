@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from analysis.gpus.slowdown import Load, Means, gpu_load, slowdowns
-from analysis.measure.speed import MeasuredRate
+from analysis.measure.rate import MeasuredRate
 from runs.folder import RunFolder
 from runs.gpu_log import read_gpu_logs
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.mfu import mfu
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.find import places, read_others
 from analysis.read.machine import ranks, where
 from analysis.read.run_folder import read_ours

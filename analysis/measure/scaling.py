@@ -9,7 +9,8 @@ from scipy.optimize import curve_fit
 
 from analysis.measure.differences import signature
 from analysis.measure.mfu import mfu
-from analysis.measure.speed import SPEED, Arm, MeasuredRate, measure_rate, speed_contrast
+from analysis.measure.rate import MeasuredRate, measure_rate
+from analysis.measure.speed import SPEED, Arm, speed_contrast
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields

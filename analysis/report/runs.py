@@ -10,7 +10,8 @@ from analysis.measure.cost import cost_rows
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, why_unlike
 from analysis.measure.overview import run_row
-from analysis.measure.speed import group_arms, measure_rate
+from analysis.measure.rate import measure_rate
+from analysis.measure.speed import group_arms
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve

@@ -16,7 +16,8 @@ from analysis.measure.differences import yaml_text
 from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
-from analysis.measure.speed import Arm, attribution, group_arms, measure_rates
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import Arm, attribution, group_arms
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.measure.differences import DERIVED_FACTS, follows, signature
-from analysis.measure.speed import SPEED, measure_rate
+from analysis.measure.rate import measure_rate
+from analysis.measure.speed import SPEED
 from analysis.observations import overlap
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Quantity

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.loss import Compared, final_loss
-from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, pooled_rate
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog

@@ -7,7 +7,8 @@ from typing import Any
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import NO_TRAINING
 from analysis.measure.quality import FID, quality_contrast, quality_of
-from analysis.measure.speed import SPEED, Arm, group_arms, measure_rates, speed_contrasts
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog

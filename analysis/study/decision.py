@@ -9,7 +9,8 @@ import numpy as np
 
 from analysis.measure.cost import cost_rows
 from analysis.measure.loss import Compared, loss_contrast
-from analysis.measure.speed import SPEED, Arm, measure_rates, speed_contrast, why_not_comparable
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import SPEED, Arm, speed_contrast, why_not_comparable
 from analysis.observations import nodes_of, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Quantity, Word

@@ -12,7 +12,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
-from analysis.measure.speed import group_arms, measure_rates
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import group_arms
 from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
 from analysis.study.cells import seconds_per_image

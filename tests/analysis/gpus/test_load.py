@@ -11,7 +11,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.gpus import load as gpus_load
 from analysis.gpus.load import load_row, steady_load
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.run_folder import read_ours
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.measure.speed import Arm, measure_rate, speed_contrast, turn_rates
+from analysis.measure.rate import measure_rate, turn_rates
+from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast
 from analysis.stats.intervals import Floats

@@ -5,7 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from analysis.measure.speed import SPEED, Arm, measure_rate, speed_contrast
+from analysis.measure.rate import measure_rate
+from analysis.measure.speed import SPEED, Arm, speed_contrast
 from analysis.stats.judge import judge
 from analysis.verdict import ratio_text
 from tests.analysis.foreign_logs import log_of

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.differences import causes, differences
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.run_folder import read_ours
 from analysis.report.sources import source
 from configs.yaml12 import dump_yaml

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.clocks import intervals
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.intervals import Floats

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 from configs.errors import Unreadable
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 
 TOTAL, STEP_S = 200, 0.5

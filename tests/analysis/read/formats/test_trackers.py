@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.find import read_all, read_logs
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.measure.speed import measure_rate
+from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 from analysis.read.options import parse_options, reading_with
 from analysis.read.run_log import RunLog

@@ -1,0 +1,168 @@
+"""The rate of a run on one clock, without its warm-up and its pauses."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
+from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
+from analysis.read.run_log import RunLog, kept_with_log
+from analysis.stats.intervals import Estimate
+from analysis.stats.mean import MIN_VALUES, Mean
+from analysis.stats.summary import MIN_SEGMENT, Summary, summarise
+
+# A rate whose interval reaches further than this share of it is undetermined.
+WIDEST = 0.25
+# A share of the time in slow steps that is worth a remark.
+NOTED_SHARE = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRate:
+    """The rate of one run on one clock after its warm-up; `summary` is None if nothing is timed.
+
+    `unit` is what the clock counts: usually a step, else `epoch`, `sample`, `token/device`, ...
+    """
+
+    log: RunLog
+    clock: str
+    unit: str
+    intervals: Intervals
+    summary: Summary | None
+    images_per_unit: float | None
+    breakdown: TimeBreakdown | None
+    remarks: tuple[str, ...]
+
+    @property
+    def steps_per_s(self) -> Estimate | None:
+        """Steps per second, None if the clock counts another unit."""
+        return self.rate if self.unit == "step" else None
+
+    @property
+    def seconds(self) -> Mean | None:
+        """The mean seconds of a unit; what its clock rounds is in the interval."""
+        if self.summary is None:
+            return None
+        return self.summary.mean.widened(self.intervals.rounding_s)
+
+    @property
+    def rate(self) -> Estimate | None:
+        """Units (usually steps) per second, the inverse of the mean duration."""
+        if self.seconds is None:
+            return None
+        seconds = self.seconds.estimate()
+        return Estimate(
+            value=1 / seconds.value,
+            low=1 / seconds.high if seconds.high else None,
+            high=1 / seconds.low if seconds.low and seconds.low > 0 else None,
+        )
+
+    @property
+    def why_undetermined(self) -> str | None:
+        """Why the rate is not known within a quarter, None if it is."""
+        if self.summary is None or self.seconds is None:
+            return "no time is recorded"
+        seconds = self.seconds.estimate()
+        if seconds.low is None:
+            return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
+        if seconds.low < (1 - WIDEST) * seconds.value:
+            change = self.lasting_change()
+            return change or "the speed wanders too slowly for so short a run"
+        return None
+
+    def lasting_change(self) -> str | None:
+        """Return when the speed changed for good, and by how much."""
+        change = self.summary.change if self.summary else None
+        if change is None:
+            return None
+        step = self.log.step[self.intervals.start[change.index]]
+        word, by = (
+            ("slower", change.ratio - 1) if change.ratio > 1 else ("faster", 1 / change.ratio - 1)
+        )
+        return f"steps are {by:.0%} {word} from step {step} on"
+
+    @property
+    def images_per_s(self) -> float | None:
+        """Images per second over all ranks."""
+        per_unit = self.images_per_unit
+        return self.rate.value * per_unit if self.rate and per_unit else None
+
+
+def measure_rates(logs: Sequence[RunLog], *, clock: str | None = None) -> list[MeasuredRate]:
+    """Measure runs on one clock, or on those that `choose_clocks` prefers if it is None."""
+    clocks = [clock] * len(logs) if clock else choose_clocks(logs)
+    return [measure_rate(log, clock=name) for log, name in zip(logs, clocks, strict=True)]
+
+
+@kept_with_log
+def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
+    """Measure the rate of a run on a clock, or on its best one if that is None."""
+    if clock is None:
+        return measure_rate(log, clock=choose_clocks([log])[0])
+    found = intervals(log, clock=clock)
+    summary = summarise(found.seconds, found.attempt) if len(found.seconds) else None
+    if summary is not None and why_uncertain(log, clock=clock):
+        # What can be read in two ways is shown as read, and has no interval.
+        summary = replace(summary, mean=replace(summary.mean, error=None))
+    unit = log.axis if found.unit == "step" else found.unit
+    measured = MeasuredRate(
+        log=log,
+        clock=clock,
+        unit=unit,
+        intervals=found,
+        summary=summary,
+        images_per_unit=_images_per_unit(log, found, unit),
+        breakdown=time_breakdown(log),
+        remarks=log.remarks,
+    )
+    return replace(measured, remarks=(*log.remarks, *_remarks(measured)))
+
+
+def _remarks(found: MeasuredRate) -> list[str]:
+    """Return what the rate is taken over, and what a reader should know of the rest."""
+    name, summary = found.log.name, found.summary
+    if summary is None:
+        return [f"{name}: no two steps in one attempt with the {found.clock} clock"]
+    parts = [f"{int(summary.kept.sum())} of {len(summary.kept)} intervals"]
+    parts += [f"{summary.warmup} cut as warm-up"] if summary.warmup else []
+    parts += [f"{summary.isolated} isolated left out"] if summary.isolated else []
+    left_out = found.intervals.left_out
+    parts += [f"{left_out} with a pause left out"] if left_out else []
+    lines = [f"{name}: mean rate of {', '.join(parts)}"]
+    if summary.slow_share > NOTED_SHARE:
+        share = f"{summary.slow_share:.0%} of the time in steps over 2x the median"
+        lines.append(f"{name}: {share}, which counts: the log does not say that these are pauses")
+    if (change := found.lasting_change()) is not None:
+        lines.append(f"{name}: {change}")
+    return lines
+
+
+def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
+    """Return the images of a unit as recorded, else the batch if the unit is a step."""
+    images = found.images[~np.isnan(found.images)]
+    if len(images):
+        return float(np.median(images))
+    if unit == "sample":
+        return 1.0
+    batch = log.global_batch or log.last("batch") if unit == "step" else None
+    return float(batch) if batch and batch > 0 else None
+
+
+@kept_with_log
+def turn_rates(log: RunLog, *, clock: str) -> dict[str, float]:
+    """Return the log of the units per second in each turn of a run, by round.
+
+    A turn of fewer than `MIN_SEGMENT` intervals, such as an interrupted one, is left out: its
+    warm-up could not be found.
+    """
+    rates: dict[str, float] = {}
+    if not log.turns:
+        return rates
+    found = intervals(log, clock=clock)
+    for name in dict.fromkeys(log.turns.values()):
+        own = np.isin(found.attempt, [number for number in log.turns if log.turns[number] == name])
+        if own.sum() >= MIN_SEGMENT:
+            rates[name] = -math.log(summarise(found.seconds[own], found.attempt[own]).mean.value)
+    return rates
