@@ -7,7 +7,7 @@ knows otherwise or not at all; a `Format` has a pattern of its own (`analysis.re
 import re
 
 from analysis.read.formats.mlperf import MLPERF
-from analysis.read.text.infer import Dialect
+from analysis.read.text.counts import Dialect
 from analysis.read.text.patterns import Format
 
 DIALECTS = tuple(

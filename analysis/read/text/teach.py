@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.epochs import regularity
+from analysis.read.text.counts import nested_counts
 from analysis.read.text.fields import Field, Kind
-from analysis.read.text.infer import nested_counts
 from analysis.read.text.values import STAMP, number
 from analysis.read.vocabulary import is_evaluation, is_loss, meaning
 from analysis.stats.intervals import Floats
