@@ -104,7 +104,7 @@ def test_a_dropped_cell_has_its_reason_in_its_folder(tmp_path: Path, launch, com
 def test_cells_without_a_forecast_are_kept(
     answer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ask(queries: object, engine: str) -> object:
+    def ask(queries: object) -> object:
         if isinstance(answer, Exception):
             raise answer
         return answer
