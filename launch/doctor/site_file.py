@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import subprocess
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,7 +90,8 @@ def _pattern(host: str) -> str:
 
 def _comment(text: str, means: str) -> str:
     # Escaped, so that text from the cluster stays inside the comment.
-    return f"# {printable(text)}{f' ({printable(means)})' if means else ''}"
+    line = f"{printable(text)}{f' ({printable(means)})' if means else ''}"
+    return textwrap.fill(line, 100, initial_indent="# ", subsequent_indent="#   ")
 
 
 def write(path: Path, content: str, *, force: bool) -> bool:
