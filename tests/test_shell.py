@@ -7,15 +7,12 @@ from pathlib import Path
 
 import pytest
 
-# Scripts with the habits of other people.
-OTHERS = "tests/slurm/batch_scripts/"
-
 
 def shell_files() -> list[str]:
     listed = subprocess.run(
         ["git", "ls-files"], capture_output=True, text=True, check=True
     ).stdout.splitlines()
-    listed = [name for name in listed if Path(name).is_file() and not name.startswith(OTHERS)]
+    listed = [name for name in listed if Path(name).is_file()]
     return [
         name
         for name in listed
