@@ -98,6 +98,8 @@ roots+=("$(dirname "$(readlink -f "$0")")/..")
 for root in "${roots[@]}"; do
   [[ ! -f $root/env/ditbench.sh ]] || break
 done
+# In an activated shell this puts the virtualenv before PATH once more: a user's script gets it as it is.
+export ACTIVATED_PATH=$PATH
 # shellcheck source=env/activate.sh
 source "$root/env/activate.sh"
 if [[ $part == train || $part == finetune ]] &&

@@ -16,7 +16,9 @@ def users_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
     """
     now = dict(first_environment() if given is None else given)
     before, after = (_unpacked(now.pop(f"ACTIVATED_{when}", "")) for when in ("BEFORE", "AFTER"))
-    # env/ditbench.sh sets this one after the activation.
+    # What env/ditbench.sh changes by itself: PATH, as it was before, and a flag of Python.
+    if (path := now.get("ACTIVATED_PATH")) is not None:
+        now["PATH"] = path
     if (safe_path := now.get("ACTIVATED_SAFEPATH")) is not None:
         del now["PYTHONSAFEPATH"]
         now |= {"PYTHONSAFEPATH": safe_path} if safe_path else {}

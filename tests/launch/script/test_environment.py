@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from launch.script.environment import users_environment
 from runs.folder import ROOT
@@ -45,6 +46,29 @@ def test_what_the_command_itself_sets_is_undone() -> None:
         own = {"ACTIVATED_SAFEPATH": variables.get("PYTHONSAFEPATH", ""), "PYTHONSAFEPATH": "1"}
         found = users_environment(activated(variables) | own)
         assert found.get("PYTHONSAFEPATH") == variables.get("PYTHONSAFEPATH")
+
+
+def test_a_command_in_an_activated_shell_passes_on_the_path_of_before(tmp_path: Path) -> None:
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/bash\nenv -0\n")
+    python.chmod(0o755)
+    (python.parent / "activate").write_text(
+        f"VIRTUAL_ENV={python.parents[1]}\nPATH={python.parent}:$PATH\n"
+    )
+    given = OWN | {"VENV": str(python.parents[1]), "SITE": "local"}
+    for before in (
+        "",
+        f"source {ROOT}/env/activate.sh; ",
+        f"source {ROOT}/env/activate.sh; PATH=/x:$PATH; ",
+    ):
+        done = subprocess.run(
+            ["bash", "-c", f"{before}bash {ROOT}/env/ditbench.sh status"],
+            env=given, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        pairs = (pair.partition("=") for pair in done.stdout.split("\0"))
+        found = users_environment({name: value for name, equals, value in pairs if equals})
+        assert found["PATH"] == ("/x:" if "/x" in before else "") + OWN["PATH"]
 
 
 def test_without_an_activation_nothing_changes() -> None:
