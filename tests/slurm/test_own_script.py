@@ -268,7 +268,8 @@ def test_a_script_near_its_limit_is_requeued_with_its_flags_to_resume(project: P
 def test_without_resume_the_limit_ends_a_script_and_the_end_says_what_to_type(
     project: Project,
 ) -> None:
-    project.write("long.sbatch", RESUMES)
+    # Slurm looks for jobs at their limits every 30 s only.
+    project.write("long.sbatch", RESUMES.replace("--steps 400", "--steps 2000"))
     run, [job] = project.submit("long.sbatch")
     wait_until(lambda: (project.folder / "out" / "ckpt-10.pt").exists(), timeout=60)
     project.cluster.bring_limit_near(job, seconds=1)
