@@ -63,9 +63,14 @@ def put_more(rows: Sequence[Row], args: argparse.Namespace, *, title: str) -> No
 
 
 def remark(lines: Iterable[str]) -> None:
-    """Print remarks on stderr."""
+    """Print remarks `NAME: TEXT` on stderr, those of the same text in one line."""
+    names: dict[str, list[str]] = {}
     for line in lines:
-        print(printable(line), file=sys.stderr)
+        name, colon, text = line.partition(": ")
+        names.setdefault(colon + text, []).append(name)
+    for text, alike in names.items():
+        others = f" (+{len(alike) - 1} alike)" if alike[1:] else ""
+        print(printable(f"{alike[0]}{others}{text}"), file=sys.stderr)
 
 
 def interval_text(low: float | None, high: float | None, form: str) -> str:

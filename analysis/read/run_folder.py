@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.read.machine import machine
-from analysis.read.options import ReadOptions, reading_with
+from analysis.read.options import options_of_command, reading_with
 from analysis.read.other_logs import read_file
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
@@ -128,9 +128,15 @@ def with_program_log(run: RunFolder, log: RunLog) -> RunLog:
     """Return the log of a run with the steps that its program printed.
 
     If it printed no loss, they are those of a log that it wrote and `runs.attempt.own_logs` kept.
+    Options of the command go before the run's keys `log.pattern` and `log.columns`.
     """
     told: Mapping[str, Any] = run.config_tree().get("log") or {}
-    options = ReadOptions(pattern=told.get("pattern"), columns=told.get("columns") or {})
+    given = options_of_command()
+    options = replace(
+        given,
+        pattern=given.pattern or told.get("pattern"),
+        columns={**(told.get("columns") or {}), **given.columns},
+    )
     parts, remarks = [], list(log.remarks)
     with reading_with(options):
         for number in run.attempts():
@@ -141,7 +147,9 @@ def with_program_log(run: RunFolder, log: RunLog) -> RunLog:
                 printed = _longest(kept, name=run.name, remarks=remarks, wanted="loss") or printed
             if printed is not None:
                 parts.append(_of_attempt(printed, number))
-                remarks += [remark for remark in printed.remarks if "step" in remark]
+                said = (remark for remark in printed.remarks if "step" in remark)
+                # A log of wandb has the name that wandb gave.
+                remarks += [r.replace(f"{printed.name}: ", f"{run.name}: ", 1) for r in said]
     if not parts:
         where = f"{run.path}/attempts/*/output.log, nor in {KEPT} beside it"
         hint = "docs/own-script.md says how to make it readable"
