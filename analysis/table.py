@@ -64,13 +64,13 @@ def put_more(rows: Sequence[Row], args: argparse.Namespace, *, title: str) -> No
 
 def remark(lines: Iterable[str]) -> None:
     """Print remarks `NAME: TEXT` on stderr, those of the same text in one line."""
-    names: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {}
     for line in lines:
-        name, colon, text = line.partition(": ")
-        names.setdefault(colon + text, []).append(name)
-    for text, alike in names.items():
-        others = f" (+{len(alike) - 1} alike)" if alike[1:] else ""
-        print(printable(f"{alike[0]}{others}{text}"), file=sys.stderr)
+        name, _, text = line.partition(": ")
+        alike.setdefault(text or line, []).append(name)
+    for text, names in alike.items():
+        others = f" (+{len(names) - 1} alike)" if names[1:] else ""
+        print(printable(text if text in names else f"{names[0]}{others}: {text}"), file=sys.stderr)
 
 
 def interval_text(low: float | None, high: float | None, form: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.measure.differences import causes, differences
 from analysis.measure.rate import measure_rate
+from analysis.read.options import ReadOptions, reading_with
 from analysis.read.run_folder import read_ours
 from analysis.report.sources import source
 from configs.yaml12 import dump_yaml
@@ -100,6 +101,13 @@ def test_a_pattern_reads_lines_of_any_form(tmp_path: Path) -> None:
     keys = {"log": {"pattern": r"@(?P<step>\d+)/L(?P<loss>\S+)"}}
     log = read_ours(run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"), **keys))
     assert log.step.tolist() == list(range(1, 10))
+
+
+def test_options_of_the_command_go_before_the_keys_of_the_run(tmp_path: Path) -> None:
+    told = {"log": {"pattern": r"step (?P<step>\d+) aux (?P<loss>\S+)"}}
+    run = run_with(tmp_path / "run", lines(1, 9, "step {} aux {} objective 2.5"), **told)
+    with reading_with(ReadOptions(pattern=r"step (?P<step>\d+) .*objective (?P<loss>\S+)")):
+        assert read_ours(run).column("loss").tolist() == [2.5] * 9
 
 
 def test_a_run_without_a_readable_log_says_where_it_looked(tmp_path: Path) -> None:
