@@ -56,8 +56,7 @@ class Stage:
 class GradientNoiseLog:
     """The stages of a run, its timestep `sampler`, and the number of `malformed` records.
 
-    Under the `stratified` sampler the timesteps depend on one another, so the records cannot
-    predict what another sampler would save.
+    Under the `stratified` sampler of older runs the timesteps depend on one another.
     """
 
     name: str

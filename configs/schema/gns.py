@@ -14,9 +14,6 @@ class GradientNoise(KeyGroup):
     enabled: bool = key(
         False, "record |G|^2 and tr Sigma from the microbatches of every step", "clock", free=True
     )
-    bins: int | None = key(
-        10, "equal bins of t for the noise of adaLN layers; null: none", "clock", free=True, ge=2
-    )
 
 
 class NoiseRun(Run):

@@ -79,24 +79,21 @@ class Train(KeyGroup):
         tags="scale",
         short="mb",
     )
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
+    precision: Literal["fp32", "tf32", "bf16"] = key(
         "bf16",
-        "precision of the forward pass: bf16 and fp16 by autocast over fp32 parameters, fp16 with "
-        "a scaled loss; fp32 without TF32, tf32 with it",
+        "precision of the forward pass: bf16 by autocast over fp32 parameters; fp32 without TF32, "
+        "tf32 with it",
         "loss clock",
         short="d",
     )
     reduce: Literal["fp32", "bf16"] = key(
         "fp32", "type of the sum of gradients over ranks", "loss clock"
     )
-    float8: bool = key(
-        False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
-    )
     compile: bool | Literal["auto"] = key(
         "auto", "compile each block; auto: on GPUs if possible", "clock", short="c"
     )
     check_gradients: Literal["first", "never"] = key(
-        "first", "compare compiled, float8 and tensor-parallel gradients with eager ones", free=True
+        "first", "compare compiled and tensor-parallel gradients with eager ones", free=True
     )
     deterministic: bool = key(
         False, "only GPU algorithms that give the same bits, which are slower", "clock", free=True

@@ -108,7 +108,7 @@ class _Fit:
             step = step_time(self._query, layout, memory=memory, gpu=name, peaks=self._gpu)
         if step is None and reason is None:
             reason = f"it has no arithmetic for train.precision {config.train.precision}"
-            fix = "train.precision=fp16"
+            fix = "train.precision=fp32"
         total = total_bytes(memory, layout)
         kinds = {kind: size for kind, size in vars(memory).items() if kind not in _COUNTS}
         kinds |= {"overhead": total - memory.peak, "total": total}

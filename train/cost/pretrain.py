@@ -25,7 +25,6 @@ from train.diffusion.alignment import make_alignment
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.ema import EMA, batch_decay
-from train.engine.numerics import LossScaler
 from train.model.build import Network, build_network
 from train.model.parallelize import gradient_sync, is_sharded, parallelize
 from train.pretrain.optimizer import make_optimizer
@@ -52,10 +51,7 @@ def run_steps(config: Pretrain, layout: BatchLayout) -> tuple[Trial, Trial]:
     The first step of a run is left out: it has no gradients and moments yet.
     """
     model = config.model.model_copy(update={"init_from": None})
-    # The CPU has no float16 autocast here; bfloat16 takes the same memory.
-    precision = "bf16" if config.train.precision == "fp16" else config.train.precision
-    train = {"compile": counts_compiled(config), "precision": precision, "float8": False}
-    train_keys = config.train.model_copy(update=train)
+    train_keys = config.train.model_copy(update={"compile": counts_compiled(config)})
     config = config.model_copy(update={"train": train_keys, "model": model})
     storages = StorageTracker()
     compiler = gpu_compiler(storages) if config.train.compile else contextlib.nullcontext()
@@ -97,7 +93,6 @@ class _Steps:
             objective=DiffusionObjective(config, _CPU),
             optimizer=make_optimizer(network, config, beside=beside),
             ema=ema,
-            scaler=LossScaler(fp16=False),
             alignment=alignment,
         )
         self._held["optimizer"] = storages.held - before

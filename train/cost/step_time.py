@@ -96,7 +96,6 @@ def _file(config: Pretrain, layout: BatchLayout, gpu: str) -> Path:
         "depth": config.model.depth,
         "micro_batch": layout.micro_batch,
         "replicate": layout.replicate,
-        "float8": config.train.float8,
         "gpu": name,
         "torch": version("torch").partition("+")[0],
     }

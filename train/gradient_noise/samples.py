@@ -29,8 +29,7 @@ from train.engine.checkpoint import load_weights
 from train.engine.checkpoint_files import complete
 from train.engine.distributed import Ranks, sum_over_ranks
 from train.engine.gradients import squared_gradient_norm, sum_gradients
-from train.gradient_noise.adaln_gram import SUMS, has_adaln
-from train.gradient_noise.probe import Probe
+from train.gradient_noise.hooks import make_hook
 from train.model.build import build_network
 from train.model.parallelize import autocast
 from train.weights.load import load_whole_weights
@@ -58,8 +57,7 @@ class OfflineNoise:
         self._density = Density(objective=self.config.objective, shift=time_shift(self.config))
         self._source = training_split(open_source(self.config.data), self.config.data)
         self.network = build_network(self.config).to(ranks.device)
-        observed = Bins(count=1) if has_adaln(self.network) else None
-        self._probe = Probe(self.network, self.network, bins=observed, device=ranks.device)
+        self._hook = make_hook(self.network, self.network)
         self._objective = DiffusionObjective(self.config, ranks.device)
         self._loaded: int | None = None
 
@@ -80,7 +78,7 @@ class OfflineNoise:
         """Return the fields of a sample's record. Collective; needs a process group."""
         self._load(sample.step)
         begin, noise_run = time.perf_counter(), self._noise_run
-        small, big, *grams = self._sums(sample)
+        small, big = self._sums(sample)
         fields: dict[str, Any] = {
             "checkpoint": sample.step,
             "weight": sample.weight,
@@ -95,7 +93,7 @@ class OfflineNoise:
         if sample.k is not None:
             low, high = Bins(count=noise_run.bins or 1).edges[sample.k : sample.k + 2].tolist()
             fields |= {"bin": sample.k, "t_low": low, "t_high": high}
-        return fields | ({"adaln": dict(zip(SUMS, grams, strict=True))} if grams else {})
+        return fields
 
     def microbatch(self, sample: NoiseSample, turn: int) -> Microbatch:
         """Return microbatch `turn` of a sample: b images, drawn with replacement from the share.
@@ -147,22 +145,20 @@ class OfflineNoise:
         return order[: max(1, round(self._noise_run.share * size))]
 
     def _sums(self, sample: NoiseSample) -> list[float]:
-        """Return the sum of |g_k|^2, |g|^2 of their mean, and the Gram sums of adaLN layers."""
+        """Return the sum of |g_k|^2, and |g|^2 of their mean."""
         ranks, count = self._ranks, self._noise_run.count
         for turn in range(ranks.rank, count, ranks.world):
             batch = self.microbatch(sample, turn).to(ranks.device)
-            self._probe.before_microbatch()
             losses = self._losses(batch)
             (losses.mean() / count).backward()
-            self._probe.after_microbatch(batch, factor=1 / count / len(losses))
-        self._probe.after_backward()
+            self._hook.after_backward()
+        self._hook.restore_gradients()
         sum_gradients(self.network)
-        # Equal on every rank, unlike the other sums.
+        # Equal on every rank, unlike the other sum.
         big = squared_gradient_norm(self.network) / ranks.world
         self.network.zero_grad(set_to_none=True)
-        small, grams = self._probe.take()
-        # Of the Gram's sums the first four are those of the only bin.
-        return sum_over_ranks(torch.cat([small[None] * count**2, big[None], grams[:4]])).tolist()
+        small = self._hook.take_squares() * count**2
+        return sum_over_ranks(torch.stack([small, big])).tolist()
 
     def _losses(self, batch: Microbatch) -> Tensor:
         with autocast(self._noise_run.precision, self._ranks.device):

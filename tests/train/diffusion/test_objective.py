@@ -13,7 +13,6 @@ from torch import Tensor
 from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
-from configs.schema.objective import Objective
 from train.diffusion.ddpm import (
     STEPS,
     add_noise,
@@ -210,14 +209,6 @@ def test_the_loss_is_weighted_by_min_snr() -> None:
     weight = min_snr_weight(alphas_cumprod("linear")[discrete_steps(t)], 5.0, "eps")
     torch.testing.assert_close(weighted, plain * weight)
     assert weight[0] < 0.01
-
-
-def test_mode_times_follow_their_formula_and_cover_0_to_1() -> None:
-    objective = Objective(timesteps="mode", mode_scale=0.8)
-    u = np.linspace(0, 1, 11)
-    times = [flow_time(x, 0, objective, shift=1) for x in u]
-    assert times == pytest.approx(1 - u - 0.8 * (np.cos(np.pi / 2 * u) ** 2 - 1 + u))
-    assert (times[0], times[-1]) == pytest.approx((1, 0))
 
 
 def test_more_tokens_shift_times_and_the_sampler_towards_noise() -> None:

@@ -63,30 +63,3 @@ def test_all_reduces_of_tensor_parallelism_are_not_repeated() -> None:
         dist.destroy_process_group()
     for name in ("all_reduce", "all_gather_into_tensor", "addmm"):
         assert by_operation[name] == plain[name] < full[name], name
-
-
-class Float8Product(torch.autograd.Function):
-    """A product as torchao's float8 layers compute it, with a gradient of zero."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, scale: Tensor) -> Tensor:
-        x8 = x.to(torch.float8_e4m3fn)
-        product: Tensor = torch._scaled_mm(x8, x8.t(), scale, scale, out_dtype=torch.bfloat16)
-        return product
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return torch.zeros(16, 16), None
-
-
-def test_float8_products_are_not_repeated() -> None:
-    class Product(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return Float8Product.apply(x, torch.ones(())).sin()
-
-    counts = []
-    for checkpointing in (BY_OPERATION, FULL):
-        block = Product()
-        apply_activation_checkpointing([block], checkpointing)
-        counts.append(operations_of(block, torch.randn(16, 16, requires_grad=True))["_scaled_mm"])
-    assert counts == [1, 2]

@@ -99,8 +99,7 @@ def is_channels_last(x: torch.Tensor) -> bool:
     ("sections", "message"),
     [
         ({"layout": {"tensor": 2}}, "layout.tensor splits transformer blocks"),
-        ({"activation_checkpointing": {"mode": "full"}}, "are for transformer blocks"),
-        ({"train": {"float8": True, "compile": True}}, "are for transformer blocks"),
+        ({"activation_checkpointing": {"mode": "full"}}, "is for transformer blocks"),
         (
             {"data": {"source": "dummy", "size": 7, "channels": 3}},
             r"data.size 7 is not a multiple of 2\^",

@@ -112,7 +112,6 @@ def test_muon_moves_attention_and_mlp_and_adamw_the_rest() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        (["train.precision=fp16"], "cannot skip a step"),
         (["layout.tensor=2"], "needs whole matrices"),
         (["model.family=unet"], "a U-Net has none"),
     ],
