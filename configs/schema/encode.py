@@ -19,7 +19,7 @@ class Encoding(KeyGroup):
     )
     vae: str | None = key(
         None,
-        "folder of an AutoencoderKL, AutoencoderKLCosmos or AutoencoderDC of diffusers",
+        "folder of an AutoencoderKL of diffusers",
         path="folder",
     )
     features: str | None = key(
@@ -42,7 +42,6 @@ class Encoding(KeyGroup):
     shard_examples: int = key(
         4096, "images per shard; a rank holds two shards in memory", "clock", ge=1
     )
-    skip_bad: bool = key(False, "skip and count unreadable images instead of failing", free=True)
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")

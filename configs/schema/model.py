@@ -87,10 +87,6 @@ class Model(KeyGroup):
         "loss clock",
         tags="dit",
     )
-    norm: Literal["layer", "rms"] = key(
-        "layer", "norm of tokens: layer norm, or RMS norm (Zhang & Sennrich 2019)", "loss clock",
-        tags="dit",
-    )  # fmt: skip
     value_residual: bool = key(
         False, "attend to the mean of own and first block's values (Zhou et al. 2024)",
         "loss clock", tags="dit",

@@ -30,20 +30,16 @@ class Objective(KeyGroup):
 
     kind: Literal["flow", "ddpm"] = key(
         "flow",
-        "flow: v = noise - image at x = (1-t) image + t noise; ddpm: steps 0..999 of `schedule`",
+        "flow: v = noise - image at x = (1-t) image + t noise; ddpm: the noise, at steps 0..999",
         "loss",
     )
-    prediction: Literal["eps", "v", "x"] = key(
+    prediction: Literal["eps", "x"] = key(
         "eps",
-        "output of the network; ddpm: the noise (eps), or v (Salimans & Ho 2022); flow: the image "
-        "(x), with the loss of v (Li & He 2025), otherwise v",
+        "eps: the network predicts what `kind` says; x: the image, with flow's loss of v (Li & He "
+        "2025)",
         "loss",
     )
-    schedule: Literal["linear", "cosine"] = key("linear", "noise schedule of ddpm", "loss")
     error: Literal["l2", "l1"] = key("l2", "squared or absolute error", "loss")
-    min_snr: float | None = key(
-        None, "cap of ddpm's min-SNR weight (Hang et al. 2023); null: none", "loss", gt=0
-    )
     timesteps: Literal["uniform", "logit_normal"] = key(
         "logit_normal", "distribution of t (Esser et al. 2024)", "loss"
     )
@@ -70,7 +66,5 @@ class Objective(KeyGroup):
             if self.shift_tokens is not None:
                 raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
             if self.prediction == "x":
-                raise ValueError("objective.prediction x is for flow; set eps or v for ddpm")
-        elif self.min_snr is not None:
-            raise ValueError("objective.min_snr is for ddpm; remove it for flow")
+                raise ValueError("objective.prediction x is for flow; set eps for ddpm")
         return self

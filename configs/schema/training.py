@@ -109,9 +109,6 @@ class Train(KeyGroup):
     ema_decay: float | None = key(
         0.9999, "EMA decay of the weights, per step; null: no EMA", "loss", ge=0, lt=1
     )
-    ema_batch: int | None = key(
-        None, "global batch of ema_decay: decay per image is constant", "loss", unit="images", ge=1
-    )
     ema_warmup: bool = key(True, "limit the EMA decay to (1 + step) / (10 + step) at first", "loss")
 
     @model_validator(mode="after")
@@ -127,13 +124,7 @@ class ActivationCheckpointing(KeyGroup):
     mode: Literal["none", "selective", "full"] = key(
         "none", "recompute no block, some (see every), or all", "clock", short="ac"
     )
-    every: int | None = key(
-        2,
-        "selective: every n-th block; null: every block, but not matrix products and attention",
-        "clock",
-        unit="blocks",
-        ge=2,
-    )
+    every: int = key(2, "selective: every n-th block", "clock", unit="blocks", ge=2)
 
 
 class Layout(KeyGroup):
@@ -209,7 +200,6 @@ class Profile(KeyGroup):
         None, "first step of the window; null: no profile", free=True, unit="steps", ge=1
     )
     steps: int = key(3, "steps in the window", free=True, unit="steps", ge=1)
-    memory: bool = key(False, "also write a snapshot of GPU memory", free=True)
 
 
 class Sample(KeyGroup):

@@ -134,9 +134,8 @@ def test_the_micro_batch_is_as_large_as_memory_allows() -> None:
     assert [r["reason"] for r in whole.records() if r.get("event") == "failed"] == ["oom"]
 
 
-def test_a_profile_names_kernels_and_shows_memory() -> None:
-    run = train(DUMMY, *SMALL, "profile.at=4", "profile.memory=true")
+def test_a_profile_names_kernels() -> None:
+    run = train(DUMMY, *SMALL, "profile.at=4")
     folder = run.profile / "attempt-001"
     spent = operations(read_trace(folder / "rank-00000.json.gz"))
     assert sum(one.us for (where, _), one in spent.items() if where == "device") > 0
-    assert (folder / "memory-00000.pickle").stat().st_size > 10_000

@@ -24,7 +24,7 @@ from train.cost.storages import StorageTracker, mark_passes
 from train.diffusion.alignment import make_alignment
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
-from train.engine.ema import EMA, batch_decay
+from train.engine.ema import EMA
 from train.model.build import Network, build_network
 from train.model.parallelize import gradient_sync, is_sharded, parallelize
 from train.pretrain.optimizer import make_optimizer
@@ -82,7 +82,7 @@ class _Steps:
         with mock.patch("torch.nn.Module.to", lambda module, *_, **__: module):
             alignment = make_alignment(config, _CPU)
         self._held = {"parameters": storages.held}
-        ema = EMA(network, decay=batch_decay(config), warmup=False)
+        ema = EMA(network, decay=config.train.ema_decay, warmup=False)
         self._held["average"] = storages.held - self._held["parameters"]
         before = storages.held
         beside = list(alignment.parameters().values()) if alignment else []

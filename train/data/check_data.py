@@ -54,7 +54,7 @@ def folder_problems(folder: Path, *, labels: Path | None, fast: bool) -> list[st
         try:
             images[int(index)]
         except DataError as error:
-            problems.append(f"{error}; replace or remove it, or encode with encode.skip_bad true")
+            problems.append(f"{error}; replace or remove it")
     files = (
         listing.files[int(index)] for index in checks.sample_indices(count, checks.QUICK_SAMPLE)
     )
@@ -67,6 +67,5 @@ def _summary(index: StoreIndex) -> str:
     flips = ", mirrored too" if index.flips == 2 else ""
     return (
         f"{index.examples} latents of {shape} {index.dtype}{flips}, {index.classes} classes, "
-        f"{len(index.shards)} shards, by {index.vae.name} at {index.precision}; "
-        f"{index.images.skipped} of {index.images.listed} images skipped"
+        f"{len(index.shards)} shards, by {index.vae.name} at {index.precision}"
     )

@@ -131,7 +131,7 @@ class DiT(nn.Module):
             shift, scale = changes.chunk(2, dim=1)
         else:
             shift, scale = self.modulation_out(condition).unsqueeze(1).chunk(2, dim=-1)
-        return modulate(tokens, shift, scale, norm=self._model.norm)
+        return modulate(tokens, shift, scale)
 
     def _patchify(self, x: Tensor) -> Tensor:
         return F.pixel_unshuffle(x, self.patch).flatten(2).transpose(1, 2)

@@ -73,8 +73,8 @@ def recomputed_macs(config: Pretrain) -> int:
     """Return the forward MACs per image that checkpointing computes again, of average blocks."""
     model, checkpointing = config.model, config.activation_checkpointing
     every = 1 if checkpointing.mode == "full" else checkpointing.every
-    if checkpointing.mode == "none" or every is None:
-        return 0  # selective with every: null keeps the result of every matrix product
+    if checkpointing.mode == "none":
+        return 0
     macs = training_macs(config)
     in_blocks = macs["blocks"] + macs["attention"] + model.depth * _modulation_macs(model)
     return in_blocks // model.depth * (model.depth // every)

@@ -8,7 +8,6 @@ round them to.
 
 import contextlib
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, cast
@@ -27,12 +26,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    SelectiveCheckpointContext,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import checkpoint
 
 from configs.checks.batch import BatchLayout
 from configs.checks.compute_node import check_compiler
@@ -51,22 +45,6 @@ DTYPES = {
 }
 
 Forward = Callable[..., Tensor]
-
-# The operations whose results selective checkpointing keeps: they cost more to compute again than
-# to store.
-_SAVED_OPS = {
-    torch.ops.aten.mm.default,
-    torch.ops.aten.addmm.default,
-    torch.ops.aten.bmm.default,
-    torch.ops.aten._scaled_dot_product_flash_attention.default,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-    torch.ops.aten._scaled_dot_product_efficient_attention.default,
-    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops._c10d_functional.all_reduce.default,  # tensor parallelism
-    torch.ops._c10d_functional.all_gather_into_tensor.default,
-    torch.ops._c10d_functional.wait_tensor.default,
-}
-
 
 _STYLES: dict[str, Callable[[], ParallelStyle]] = {
     "outputs": ColwiseParallel,
@@ -159,30 +137,18 @@ def apply_activation_checkpointing(
     """Make the chosen blocks recompute their forward pass during the backward pass."""
     if checkpointing.mode == "none":
         return
-    every, contexts = 1, {}
-    if checkpointing.mode == "selective" and checkpointing.every is not None:
-        every = checkpointing.every
-    elif checkpointing.mode == "selective":
-        contexts = {"context_fn": functools.partial(create_selective_checkpoint_contexts, _policy)}
+    every = checkpointing.every if checkpointing.mode == "selective" else 1
     for block in blocks[every - 1 :: every]:
-        block.forward = _checkpointed(block.forward, contexts)
+        block.forward = _checkpointed(block.forward)
 
 
-def _checkpointed(forward: Forward, contexts: dict[str, Any]) -> Forward:
+def _checkpointed(forward: Forward) -> Forward:
     # Not a functools.partial: the compiler would run the whole block eagerly, with no warning.
     def run(*args: Tensor) -> Tensor:
-        output: Tensor = checkpoint(
-            forward, *args, use_reentrant=False, preserve_rng_state=False, **contexts
-        )
+        output: Tensor = checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False)
         return output
 
     return run
-
-
-def _policy(
-    context: SelectiveCheckpointContext, op: object, *args: object, **kwargs: object
-) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if op in _SAVED_OPS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:

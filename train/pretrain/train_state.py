@@ -16,7 +16,7 @@ from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks, from_every_rank, from_rank_0
-from train.engine.ema import EMA, batch_decay
+from train.engine.ema import EMA
 from train.engine.gradients import clipped_step, squared_gradient_norm
 from train.engine.numerics import set_deterministic, set_precision
 from train.engine.part import Part
@@ -134,7 +134,7 @@ def make_train_state(
         model=model,
         objective=DiffusionObjective(config, ranks.device),
         optimizer=make_optimizer(network, config, beside=beside),
-        ema=EMA(network, decay=batch_decay(config), warmup=train.ema_warmup),
+        ema=EMA(network, decay=train.ema_decay, warmup=train.ema_warmup),
         alignment=alignment,
     )
 

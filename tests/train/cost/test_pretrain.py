@@ -34,7 +34,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
             "train": {"compile": True},
         },
     ),
-    "by operation": (1, {"activation_checkpointing": {"mode": "selective", "every": None}}),
     "DDP": (4, {}),
     "FSDP2": (4, {"layout": {"shard": 4}}),
     "FSDP2, compiled, not resharded": (

@@ -98,7 +98,7 @@ def test_a_new_network_is_the_zero_function() -> None:
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"norm": "rms"}, "model.norm is for model.family dit"),
+        ({"registers": 1}, "model.registers is for model.family dit"),
         ({"depth": 1}, "class_tokens_from 1 leaves no block"),
         ({"patch": 3}, "not a multiple of model.patch"),
     ],
