@@ -178,9 +178,11 @@ class Fid(KeyGroup):
     )
     num: int = key(10_240, "samples; bias is corrected from 5 per feature on", free=True, ge=2)
     features: str | None = key(
-        None, "file of Inception weights or TorchScript, or folder of a DINOv2; null: the "
-        "classifier of held-out digits", free=True, path="either",
-    )  # fmt: skip
+        None,
+        "file of Inception weights or TorchScript; null: the classifier of held-out digits",
+        free=True,
+        path="file",
+    )
     reference: str | None = key(
         None, ".npz of images or statistics, image folder, or run; null: the training images",
         free=True, path="either",

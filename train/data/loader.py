@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader, Dataset
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
-from train.diffusion.alignment import is_aligned
 from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 
@@ -30,8 +29,7 @@ class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
     Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
-    The routed blocks read the patches `keep` `[m, K]` int64, or all if it is None. With `features`
-    `[m, T, D]` float16, a block is aligned with them (`repa`).
+    The routed blocks read the patches `keep` `[m, K]` int64, or all if it is None.
     """
 
     image: Tensor
@@ -39,7 +37,6 @@ class Microbatch:
     t: Tensor
     label: Tensor
     keep: Tensor | None = None
-    features: Tensor | None = None
 
     def to(self, device: torch.device) -> "Microbatch":
         """Copy the batch to `device`, from pinned memory asynchronously; pixels become float32."""
@@ -69,8 +66,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
         # Filled in place: stacking small arrays takes as long as reading them.
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
-        times, labels, features = [], [], []
-        aligned = is_aligned(config, position=keys[0][0])
+        times, labels = [], []
         for number, (_, epoch, index) in enumerate(keys):
             random = example_randomness(
                 seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
@@ -84,15 +80,12 @@ class MicrobatchDataset(Dataset[Microbatch]):
             noises[number] = random.noise
             times.append(random.t)
             labels.append(config.data.classes if random.drop_label else label)
-            if aligned:
-                features.append(self._source.features(index, flip=flip))
         return Microbatch(
             image=torch.from_numpy(images),
             noise=torch.from_numpy(noises),
             t=torch.tensor(times, dtype=torch.float32),
             label=torch.tensor(labels),
             keep=self._kept(keys),
-            features=torch.from_numpy(np.stack(features)) if features else None,
         )
 
     def _kept(self, keys: list[_Key]) -> Tensor | None:

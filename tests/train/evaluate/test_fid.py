@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from configs.errors import ConfigError, DataError
+from configs.errors import ConfigError
 from runs.records import valid
 from tests.real_runs import DIGITS, opened
 from train.data.digits import Digits
@@ -192,27 +192,6 @@ def test_inception_weights_are_read_from_a_file(
     torch.testing.assert_close(rows, expected)
     with pytest.raises(ConfigError, match="neither TorchScript nor Inception weights"):
         open_features(tmp_path / "none.pth", device=CPU)
-
-
-def test_a_dinov2_is_read_from_its_folder_and_gives_the_class_token(tmp_path: Path) -> None:
-    from transformers import Dinov2Config, Dinov2Model
-
-    torch.manual_seed(0)
-    shape = Dinov2Config(hidden_size=8, num_hidden_layers=1, num_attention_heads=2, patch_size=56)
-    network = Dinov2Model(shape).eval()
-    network.save_pretrained(tmp_path / "dino")
-    features = open_features(tmp_path / "dino", device=CPU)
-    batch = torch.full((2, 3, 10, 10), 51, dtype=torch.uint8)
-    # A grey image stays grey when it is enlarged: the expected input is a constant per channel.
-    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
-    pixels = ((0.2 - mean) / std)[None, :, None, None].expand(2, 3, 224, 224)
-    with torch.no_grad():
-        rows, expected = features.network(batch), network(pixels).last_hidden_state[:, 0]
-    torch.testing.assert_close(rows, expected, rtol=1e-4, atol=1e-5)
-    assert "bicubic to 224" in features.name
-    (tmp_path / "dino/model.safetensors").unlink()
-    with pytest.raises(DataError, match="no DINOv2 of transformers"):
-        open_features(tmp_path / "dino", device=CPU)
 
 
 class Bomb:

@@ -23,7 +23,6 @@ from configs.files import read_bytes
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
 from train.data.latents import store
-from train.data.latents.features import FeatureEncoder
 from train.data.latents.vae import Vae
 from train.data.loader import LoaderIterator, ahead, ignore_signals
 from train.data.source import from_pixels
@@ -71,10 +70,6 @@ class Encoder:
                 f"encode.channels is {config.channels}, the VAE in {config.vae} takes "
                 f"{self._vae.image_channels}: set encode.channels to that"
             )
-        self._features: FeatureEncoder | None = None
-        if config.features is not None:
-            folder = Path(config.features)
-            self._features = FeatureEncoder(folder, grid=config.feature_grid, device=device)
         self.shard_count = -(-len(self.listing.files) // config.shard_examples)
 
     def claim_folder(self) -> None:
@@ -107,8 +102,6 @@ class Encoder:
             "images": len(self.listing.files),
             "listing": self.listing_sha256,
             "vae": self._vae.facts.sha256,
-            # None in stores without features, also in older ones.
-            "features": self._features and self._features.facts.model_dump_json(exclude={"path"}),
         }
 
     def finished_shard(self, number: int) -> store.ShardEntry | None:
@@ -159,28 +152,19 @@ class Encoder:
         indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
         return [list(indices[k : k + micro]) for k in range(0, len(indices), micro)]
 
-    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[dict[str, Tensor], list[int]]:
-        """Return moments `[n, flips, 2, C, h, w]`, features if they are encoded, and labels."""
-        tensors, labels = list[dict[str, Tensor]](), list[int]()
+    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[Tensor, list[int]]:
+        """Return moments `[n, flips, 2, C, h, w]` and labels."""
+        moments, labels = list[Tensor](), list[int]()
         for batch in batches:
             labels += batch.labels
-            tensors.append(self._tensors(batch.images))
-        joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
-        return joined, labels
+            moments.append(self._moments(batch.images))
+        return torch.cat(moments), labels
 
-    def _tensors(self, images: Tensor) -> dict[str, Tensor]:
-        """Return moments and features of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
+    def _moments(self, images: Tensor) -> Tensor:
+        """Return the moments of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
         images = from_pixels(images.to(self._vae.device, non_blocking=True))
         variants = [images, images.flip(-1)] if self.config.flip else [images]
-        tensors = {"moments": self._moments(variants)}
-        if self._features is not None:
-            features = [self._features.encode(each) for each in variants]
-            tensors["features"] = torch.stack(features, 1).half().cpu()
-        return tensors
-
-    def _moments(self, variants: list[Tensor]) -> Tensor:
-        """Return the moments of images `[n, C, H, W]`, one of the `variants` after the other."""
-        moments = [torch.stack(self._vae.encode(images), 1) for images in variants]
+        moments = [torch.stack(self._vae.encode(variant), 1) for variant in variants]
         stacked = torch.stack(moments, 1).to(getattr(torch, self.config.dtype)).cpu()
         if not stacked.isfinite().all():
             raise DataError(
@@ -206,7 +190,6 @@ class Encoder:
             scale=self._vae.scale,
             shift=self._vae.shift,
             vae=self._vae.facts,
-            features=self._features.facts if self._features else None,
             images=store.ImageFacts(
                 path=str(self.config.images),
                 listed=len(self.listing.files),
