@@ -25,8 +25,6 @@ from train.cost.kept import NotKept, only_kept, say
 from train.cost.memory import pretrain_memory
 from train.cost.query import CostQuery, make_query
 
-# The keys that would make a run fit are searched for so many configs at most: each costs a count.
-_MOST_ADVISED = 16
 # Networks that are counted at once: each process takes a GB, and login nodes have limits.
 _MOST_AT_ONCE = 8
 
@@ -41,8 +39,7 @@ def main(arguments: list[str]) -> int:
         try:
             if isinstance(query, ConfigError):
                 raise query
-            found = estimate(query, advises=len(queries) <= _MOST_ADVISED)
-            answers.append(asdict(found))
+            answers.append(asdict(estimate(query)))
         except ConfigError as error:
             answers.append({"error": str(error)})
     print(json.dumps(answers))

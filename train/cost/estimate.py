@@ -1,13 +1,10 @@
 """What fits on each GPU, with which micro batch, and how long a step takes; needs no torch."""
 
 import dataclasses
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from configs.checks.batch import BatchLayout, divide
-from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Run
 from train.cost.line import Memory
@@ -23,7 +20,7 @@ class GpuEstimate:
     """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest micro batch.
 
     `images_per_s` counts all ranks, `hours` all steps. They and `step_s` are None if the run does
-    not fit; then `reason` says why, and `fix` names the keys that would make it fit.
+    not fit; then `reason` says why, and `fix` names keys that would make it fit.
     """
 
     type: str
@@ -50,14 +47,9 @@ class CostEstimate:
     gpus: dict[str, GpuEstimate]
 
 
-def estimate(query: CostQuery, *, advises: bool = True) -> CostEstimate:
-    """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide.
-
-    Without `advises` nothing else is counted to find the keys that would make a run fit.
-    """
-    found = {
-        name: _Fit(query, gpu, advises=advises).estimate(name) for name, gpu in query.gpus.items()
-    }
+def estimate(query: CostQuery) -> CostEstimate:
+    """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide."""
+    found = {name: _Fit(query, gpu).estimate(name) for name, gpu in query.gpus.items()}
     layout = divide(query.config, world=query.world)
     least = dataclasses.replace(layout, micro_batch=1)
     memory = pretrain_memory(query.config, least)
@@ -92,8 +84,8 @@ def largest_that_divides(config: Any, *, world: int, capacity: float) -> int | N
 class _Fit:
     """How a run fits on one type of GPU."""
 
-    def __init__(self, query: CostQuery, gpu: Gpu, *, advises: bool) -> None:
-        self._query, self._config, self._gpu, self._advises = query, query.config, gpu, advises
+    def __init__(self, query: CostQuery, gpu: Gpu) -> None:
+        self._query, self._config, self._gpu = query, query.config, gpu
         self._capacity = gpu.memory_gb * 1e9
 
     def estimate(self, name: str) -> GpuEstimate:
@@ -105,7 +97,7 @@ class _Fit:
         reason, fix = self._misfit(memory, layout)
         step = None
         if reason is None:
-            step = step_time(self._query, layout, memory=memory, gpu=name, peaks=self._gpu)
+            step = step_time(config, flops=memory.flops, gpu=self._gpu)
         if step is None and reason is None:
             reason = f"it has no arithmetic for train.precision {config.train.precision}"
             fix = "train.precision=fp32"
@@ -164,42 +156,16 @@ class _Fit:
             f"not even one image fits into {capacity}: parameters, gradients, optimizer state and "
             f"EMA take {constant / GIB:.0f} GiB on every rank"
         )
-        return reason, self._fix()
-
-    def _fix(self) -> str:
-        """Return the first of several changes with which the smallest micro batch fits."""
-        for changes, ranks in _candidate_changes(self._query) if self._advises else ():
-            config = changed(self._config, changes)
-            try:
-                layout = divide(config, world=ranks, tuned=1)
-            except ConfigError:
-                continue
-            if self._total(config, layout) <= self._capacity:
-                words = " ".join(
-                    f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-                    for name, value in changes.items()
-                    if name != "layout.replicate"
-                )
-                return words if ranks == self._query.world else f"{words} on {ranks} GPUs"
-        return "layout.shard, a smaller model, or a GPU with more memory"
+        return reason, _SMALLER
 
 
 # Fields of `Memory` that are no bytes.
 _COUNTS = ("numbers", "flops")
-
-
-def _candidate_changes(query: CostQuery) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield changes of keys and a number of ranks, the cheapest first."""
-    config, world = query.config, query.world
-    one_image = {"train.micro_batch": 1, "layout.replicate": None}
-    full = {"activation_checkpointing.mode": "full"} if config.model.family == "dit" else {}
-    for ranks in dict.fromkeys((world, max(8, world), 8 * max(8, world))):
-        shard = {"layout.shard": ranks // config.layout.tensor}
-        for more in ({}, full, full | {"train.ema_decay": None}):
-            if ranks == world and more:
-                yield one_image | more, ranks
-            if ranks > 1:
-                yield one_image | shard | more, ranks
+# What helps a run of which not even one image fits.
+_SMALLER = (
+    "a larger layout.shard, activation_checkpointing.mode=full, a smaller model, or a GPU with "
+    "more memory, perhaps"
+)
 
 
 def changed(config: Kind, changes: dict[str, Any]) -> Kind:

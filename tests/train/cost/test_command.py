@@ -17,9 +17,7 @@ from configs.load import load
 from configs.schema import Pretrain
 from train.cost.command import main
 from train.cost.estimate import total_bytes
-from train.cost.measure import main as measure
 from train.cost.memory import pretrain_memory
-from train.cost.step_time import MeasuredStep, keep_measured, measured
 
 DIGITS = "configs/pretrain/digits.yaml"
 EAGER = "train.compile=false"
@@ -88,39 +86,6 @@ def test_an_answer_has_the_documented_keys(ask: Any) -> None:
     assert family["gpus"]["a100"]["type"] == "a100-80gb-sxm"
 
 
-def test_a_measured_step_replaces_the_guess_for_any_number_of_microbatches(ask: Any) -> None:
-    words = ["resources.gpu=a100", "train.micro_batch=16"]
-    config = load(Path(DIGITS), [EAGER, *words])
-    assert isinstance(config, Pretrain)
-    found = MeasuredStep(once_s=0.5, microbatch_s=0.3, spread=0.01, steps=20)
-    keep_measured(config, divide(config, world=1), found, gpu="a100")
-    for batch, seconds in ((16, 0.5), (64, 0.5 + 3 * 0.3)):
-        (one,) = ask(cell(*words, f"train.global_batch={batch}"))
-        step = one["gpus"]["a100"]["step_s"]
-        assert step["value"] == pytest.approx(seconds)
-        assert step["source"] == "measured in 20 steps"
-    others = ask(cell(words[0], "train.micro_batch=8"), cell(A40, words[1]))
-    for one in others:
-        (gpu,) = one["gpus"].values()
-        assert gpu["step_s"]["source"].startswith("guess")
-
-
-def test_steps_are_measured_and_kept(
-    ask: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}.items():
-        monkeypatch.setenv(name, value)
-    words = [EAGER, "train.global_batch=8", "resources.gpus_per_node=1"]
-    assert measure([DIGITS, *words, "--seconds=0.2"]) == 0
-    assert "cpu: " in capsys.readouterr().out
-    config = load(Path(DIGITS), words)
-    assert isinstance(config, Pretrain)
-    found = measured(config, divide(config, world=1), gpu="cpu")
-    assert found is not None
-    assert found.once_s > 0
-    assert found.steps >= 2
-
-
 def test_an_invalid_cell_has_its_error_and_the_others_are_answered(ask: Any) -> None:
     found = ask(
         cell(A40, "resources.nodes=2", "resources.gpus_per_node=2"),
@@ -156,18 +121,15 @@ def test_a_micro_batch_that_does_not_fit_gets_the_largest_that_does(ask: Any) ->
     assert auto["gpus"]["a40"]["micro_batch"] == micro
 
 
-@pytest.mark.long
-def test_7b_under_ddp_does_not_fit_80_gb_and_the_fix_makes_it_fit(ask: Any) -> None:
-    words, source = ["resources.gpu=a100"], "configs/pretrain/dit-7b.yaml"
-    (found,) = ask(cell(*words, "layout.shard=1", config=source))
+def test_a_run_of_which_no_image_fits_gets_advice(ask: Any) -> None:
+    keys = ["resources.gpu=a100", "model.width=8192", "model.depth=48", "model.heads=64"]
+    (found,) = ask(cell(*keys, config="configs/pretrain/dummy-latents.yaml"))
     a100 = found["gpus"]["a100"]
     assert not a100["fits"]
     assert a100["max_micro_batch"] == 0
     assert a100["images_per_s"] is None
     assert "not even one image fits into 79 GiB" in a100["reason"]
-    assert a100["fix"] == "train.micro_batch=1 layout.shard=8"
-    (fixed,) = ask(cell(*words, *a100["fix"].split(), config=source))
-    assert fixed["gpus"]["a100"]["fits"]
+    assert a100["fix"].startswith("a larger layout.shard")
 
 
 def test_a_gpu_without_the_precision_is_no_fit(ask: Any) -> None:
