@@ -11,12 +11,7 @@ from configs.schema.run import Run
 class Encoding(KeyGroup):
     """The images to encode, the VAE, and the format of the store."""
 
-    images: str | None = key(
-        None, "folder of images: one sub-folder per class, or flat with labels", path="folder"
-    )
-    labels: str | None = key(
-        None, "csv of file name and label, if classes are not sub-folders", path="file"
-    )
+    images: str | None = key(None, "folder of images: one sub-folder per class", path="folder")
     vae: str | None = key(
         None,
         "folder of an AutoencoderKL of diffusers",

@@ -27,13 +27,6 @@ class Objective(KeyGroup):
     )
     logit_mean: float = key(0.0, "m of t = sigmoid(m + s n)", "loss")
     logit_std: float = key(1.0, "s of t = sigmoid(m + s n)", "loss", gt=0)
-    shift_tokens: int | None = key(
-        None,
-        "shift t towards noise relative to a model with this many tokens, by sqrt(tokens / this)",
-        "loss",
-        unit="tokens",
-        ge=1,
-    )
     label_dropout: float = key(
         0.1, "share of null labels, for classifier-free guidance", "loss", ge=0, lt=1
     )
@@ -45,8 +38,6 @@ class Objective(KeyGroup):
                 raise ValueError(
                     f"objective.timesteps {self.timesteps} is for flow; set uniform for ddpm"
                 )
-            if self.shift_tokens is not None:
-                raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
             if self.prediction == "x":
                 raise ValueError("objective.prediction x is for flow; set eps for ddpm")
         return self

@@ -70,8 +70,6 @@ class Pretrain(Run):
             return None
         if self.layout.tensor > 1:
             return "layout.tensor splits transformer blocks; a U-Net has none: set it to 1"
-        if self.objective.shift_tokens:
-            return "objective.shift_tokens counts patches; a U-Net has none: remove it"
         if self.activation_checkpointing.mode != "none":
             return "activation_checkpointing is for transformer blocks; a U-Net has none"
         return None

@@ -137,10 +137,6 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
             "data.source latents needs data.path, the folder of its data",
         ),
         (
-            {"data": {"source": "latents", "path": "x", "labels": "y"}},
-            "data.source latents has labels of its own: remove data.labels",
-        ),
-        (
             {"data": {"vae": "x"}},
             "data.source digits takes no data.vae: remove it",
         ),

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder, find_runs
 from tests.docs.command_classes import MINUTES, matching
 from tests.docs.page_commands import commands
@@ -40,7 +39,7 @@ STUDY = (
 INSTEAD = {
     r" \[--weights model\]": " --weights model",
     r"step-000000500": "step-000000200",
-    r"(gns logs/\S+|gns configs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
+    r"(gns logs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
     r"samples=50$": "samples=5",
     r"0 1 2 3 4; do": "0 1; do",
     r"50000": "64",
@@ -124,11 +123,6 @@ def furnished(tree: Tree, run: RunFolder) -> Tree:
     samples.mkdir(parents=True)
     np.savez(samples / "images.npz", images(0))
     save_scripted(Net(), tree.root / "inception.pth")
-    tree.type("python -m train export logs/RUN published.safetensors")
-    published = {"model": {"init_from": "published.safetensors"}}
-    keys = {"data": run.config().data.model_dump()} | {"model": run.config().model.model_dump()}
-    keys["model"] |= published["model"]
-    (tree.root / "configs" / "pretrain" / "PUBLISHED.yaml").write_text(dump_yaml(keys))
     return tree
 
 

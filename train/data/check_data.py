@@ -1,7 +1,7 @@
 """Check a latent store or an image folder, and print each problem with its fix.
 
     ditbench check STORE [--vae FOLDER] [--fast]
-    ditbench check IMAGES [--labels CSV] [--fast]
+    ditbench check IMAGES [--fast]
 
 Latents are checked by reading samples of them, not by trusting the store's index.
 """
@@ -21,7 +21,6 @@ def main(arguments: list[str]) -> int:
     parser = command_parser("check", __doc__)
     parser.add_argument("path", type=Path, help="latent store or image folder")
     parser.add_argument("--vae", type=Path, help="folder of the VAE, if it has moved")
-    parser.add_argument("--labels", type=Path, help="csv of labels, for a flat image folder")
     parser.add_argument("--fast", action="store_true", help="check sizes and samples only")
     options = parser.parse_args(arguments)
     path, fast = options.path, options.fast
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> int:
             problems += checks.vae_problems(index, vae=options.vae)
             print(_summary(index), file=sys.stderr)
         else:
-            problems = folder_problems(path, labels=options.labels, fast=fast)
+            problems = folder_problems(path, fast=fast)
     except DataError as error:
         problems = [str(error)]
     for problem in problems:
@@ -42,11 +41,11 @@ def main(arguments: list[str]) -> int:
     return 1 if problems else 0
 
 
-def folder_problems(folder: Path, *, labels: Path | None, fast: bool) -> list[str]:
+def folder_problems(folder: Path, *, fast: bool) -> list[str]:
     """Check an image folder; `fast` opens only a sample of its files."""
     if not folder.is_dir():
         return ["no such folder"]
-    listing = list_images(folder, labels=labels)
+    listing = list_images(folder)
     count = len(listing.files)
     images = ImageFolder(listing, size=32, channels=3, classes=len(listing.names))
     problems = []

@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader, Dataset
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
-from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 
 Item = TypeVar("Item")
@@ -58,7 +57,6 @@ class MicrobatchDataset(Dataset[Microbatch]):
 
     def __init__(self, source: Source, config: Pretrain) -> None:
         self._source, self._config = source, config
-        self._shift = time_shift(config)
 
     def __getitem__(self, keys: list[_Key]) -> Microbatch:
         config = self._config
@@ -68,9 +66,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
         images: Image | None = None
         times, labels = [], []
         for number, (_, epoch, index) in enumerate(keys):
-            random = example_randomness(
-                seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
-            )
+            random = example_randomness(seed, epoch, index, shape=shape, objective=config.objective)
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
             image, label = self._source.augmented(index, augmentation)

@@ -1,6 +1,5 @@
 """The training objective of a config: losses, and samples of a network trained with it."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,6 @@ class DiffusionObjective:
         self._objective, self._sample = config.objective, config.sample
         self._null_label = config.data.classes
         self._clamp = config.data.source in _PIXEL_SOURCES
-        self._shift = time_shift(config)
         self._alpha_bar = ddpm.alphas_cumprod()
         self._alpha_bar_on_device = self._alpha_bar.to(device)
         self._predicts_image = config.objective.prediction == "x"
@@ -77,7 +75,6 @@ class DiffusionObjective:
                 ),
                 noise,
                 steps=self._sample.steps,
-                shift=self._shift,
                 heun=heun,
             )
         return ddpm.ddim(
@@ -129,11 +126,3 @@ def guided(
         return torch.lerp(unconditional, conditional, guidance)
 
     return predict
-
-
-def time_shift(config: Pretrain) -> float:
-    """Return a of t' = a t / (1 + (a - 1) t): sqrt(tokens / shift_tokens), or 1 for no shift."""
-    base = config.objective.shift_tokens
-    if base is None:
-        return 1.0
-    return math.sqrt((config.data.size // config.model.patch) ** 2 / base)

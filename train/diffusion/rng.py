@@ -57,31 +57,27 @@ def example_randomness(
     *,
     shape: tuple[int, ...],
     objective: Objective,
-    shift: float = 1.0,
 ) -> ExampleRandomness:
-    """Return the random numbers of example `index` in `epoch`; see `flow_time` for `shift`."""
+    """Return the random numbers of example `index` in `epoch`."""
     generator = _generator(seed, _EXAMPLE, index, epoch)
     u, drop, flip = generator.random(3)
     normal = generator.standard_normal()
     return ExampleRandomness(
-        t=flow_time(u, normal, objective, shift=shift),
+        t=flow_time(u, normal, objective),
         drop_label=bool(drop < objective.label_dropout),
         flip=bool(flip < 0.5),
         noise=generator.standard_normal(shape, dtype=np.float32),
     )
 
 
-def flow_time(u: float, normal: float, objective: Objective, *, shift: float) -> float:
+def flow_time(u: float, normal: float, objective: Objective) -> float:
     """Return a time of the objective's density from a uniform and a normal random number.
 
-    The densities are those of Esser et al. 2024; `shift` is a of t' = a t / (1 + (a - 1) t). The
-    time rises with both numbers.
+    The densities are those of Esser et al. 2024. The time rises with both numbers.
     """
     if objective.timesteps == "logit_normal":
-        t = 1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal)))
-    else:
-        t = u
-    return float(shift * t / (1 + (shift - 1) * t))
+        return float(1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal))))
+    return float(u)
 
 
 def kept_patches(seed: int, epoch: int, index: int, *, of: int, count: int) -> NDArray[np.int64]:

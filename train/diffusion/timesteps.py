@@ -20,15 +20,14 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Density:
-    """The density of t of an objective; `shift` is a of t' = a t / (1 + (a - 1) t)."""
+    """The density of t of an objective."""
 
     objective: Objective
-    shift: float = 1.0
 
     def quantile(self, u: float) -> float:
         """Return the time below which a share `u` of all times lies."""
         u = min(max(u, _MIN_U), 1 - _MIN_U)
-        return flow_time(u, _NORMAL.inv_cdf(u), self.objective, shift=self.shift)
+        return flow_time(u, _NORMAL.inv_cdf(u), self.objective)
 
     def cdf(self, t: float) -> float:
         """Return the share of times below `t`, found by bisection."""

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from configs.errors import ConfigError
-from configs.load import expect, load
+from configs.load import expect
 from configs.schema import NoiseRun, Pretrain
 from runs.folder import RunFolder
 from train.data.catalog import open_source
 from train.data.loader import Microbatch
 from train.data.source import training_split
-from train.diffusion.objective import DiffusionObjective, time_shift
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import Augmentation, epoch_order, probe_generator
 from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights
@@ -32,7 +32,6 @@ from train.engine.gradients import squared_gradient_norm, sum_gradients
 from train.gradient_noise.hooks import make_hook
 from train.model.build import build_network
 from train.model.parallelize import autocast
-from train.weights.load import load_whole_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,13 +47,13 @@ class NoiseSample:
 class OfflineNoise:
     """Measures the samples that a config requests; every rank holds the whole network.
 
-    Raises `ConfigError` if the run lacks a requested step, or a config names no weights.
+    Raises `ConfigError` if the run lacks a requested step.
     """
 
     def __init__(self, noise_run: NoiseRun, ranks: Ranks) -> None:
         self._noise_run, self._ranks = noise_run, ranks
         self.config = measured_config(noise_run)
-        self._density = Density(objective=self.config.objective, shift=time_shift(self.config))
+        self._density = Density(objective=self.config.objective)
         self._source = training_split(open_source(self.config.data), self.config.data)
         self.network = build_network(self.config).to(ranks.device)
         self._hook = make_hook(self.network, self.network)
@@ -168,8 +167,6 @@ class OfflineNoise:
 
     def _steps(self) -> list[int]:
         noise_run = self._noise_run
-        if noise_run.run is None:
-            return [0]
         saved = [int(name.removeprefix("step-")) for name in complete(self._checkpoints())]
         missing = set(noise_run.steps or ()) - set(saved)
         if missing or not saved:
@@ -182,11 +179,8 @@ class OfflineNoise:
     def _load(self, step: int) -> None:
         if self._loaded == step:
             return
-        if self._noise_run.run is None:
-            load_whole_weights(self.network, self.config)
-        else:
-            which = self._noise_run.weights
-            load_weights(self._checkpoints(), self.network, which=which, step=step)
+        which = self._noise_run.weights
+        load_weights(self._checkpoints(), self.network, which=which, step=step)
         self._loaded = step
 
     def _checkpoints(self) -> Path:
@@ -195,15 +189,9 @@ class OfflineNoise:
 
 
 def measured_config(noise_run: NoiseRun) -> Pretrain:
-    """Return the config to measure."""
-    if noise_run.run is not None:
-        run = RunFolder(Path(noise_run.run))
-        config = expect(run.config(), Pretrain, source=noise_run.run)
-    else:
-        path = str(noise_run.config)
-        config = expect(load(Path(path), []), Pretrain, source=path)
-        if config.model.init_from is None:
-            raise ConfigError(f"config {path}: names no weights; set model.init_from to a file")
+    """Return the config of the run to measure."""
+    run = RunFolder(Path(str(noise_run.run)))
+    config = expect(run.config(), Pretrain, source=run.path)
     if config.model.routing.kind != "none":
         raise ConfigError("its model.routing is not measured: the gradient would be of all patches")
     return config

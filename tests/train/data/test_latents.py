@@ -34,7 +34,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def image_of(folder: Path, number: int) -> tuple[torch.Tensor, int]:
-    listing = list_images(folder / "images", labels=None)
+    listing = list_images(folder / "images")
     image, label = ImageFolder(listing, size=16, channels=3, classes=3)[number]
     return from_pixels(torch.from_numpy(image.copy())[None]), label
 

@@ -14,9 +14,8 @@ from configs.errors import ConfigError
 from configs.load import load
 from configs.schema import Pretrain
 from train.diffusion.ddpm import STEPS, add_noise, alphas_cumprod, ddim, discrete_steps
-from train.diffusion.flow import interpolate, shift_time, solve_ode
-from train.diffusion.objective import DiffusionObjective, guided, time_shift
-from train.diffusion.rng import flow_time
+from train.diffusion.flow import interpolate, solve_ode
+from train.diffusion.objective import DiffusionObjective, guided
 
 DDPM = ["objective.kind=ddpm", "objective.timesteps=uniform", "sample.sampler=ddim"]
 NULL = 10
@@ -103,13 +102,11 @@ def test_guidance_acts_within_its_interval() -> None:
         torch.testing.assert_close(found, plain)
 
 
-@pytest.mark.parametrize("shift", [1.0, 3.0])
-def test_euler_agrees_with_diffusers(shift: float) -> None:
+def test_euler_agrees_with_diffusers() -> None:
     noise, label = noise_and_label()
-    ours = solve_ode(unguided(label), noise, steps=9, shift=shift)
+    ours = solve_ode(unguided(label), noise, steps=9)
     scheduler = FlowMatchEulerDiscreteScheduler()
-    sigmas = shift_time(torch.linspace(1, 0, 10)[:-1], shift).tolist()
-    scheduler.set_timesteps(sigmas=sigmas)
+    scheduler.set_timesteps(sigmas=torch.linspace(1, 0, 10)[:-1].tolist())
     x = noise
     for t in scheduler.timesteps:
         x = scheduler.step(nonlinear(x, (t / 1000).expand(4), label), t, x).prev_sample
@@ -176,20 +173,12 @@ def test_every_time_maps_to_one_of_the_thousand_steps() -> None:
     assert discrete_steps(t).tolist() == [0, 0, 1, 500, 999, 999]
 
 
-def test_more_tokens_shift_times_and_the_sampler_towards_noise() -> None:
-    config = config_of("objective.shift_tokens=4")  # digits have 16 patches
-    assert time_shift(config) == 2
-    assert flow_time(0.5, 0, config.objective, shift=2) == pytest.approx(2 / 3)
-    assert time_shift(config_of()) == 1
-
-
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (["objective.kind=ddpm", "sample.sampler=ddim"], "logit_normal is for flow; set uniform"),
         ([*DDPM[:2]], "sample.sampler euler does not sample objective.kind ddpm; set ddim"),
         (["sample.sampler=ddim"], "ddim does not sample objective.kind flow; set euler or heun"),
-        ([*DDPM, "objective.shift_tokens=4"], "objective.shift_tokens is for flow"),
     ],
 )
 def test_keys_that_do_not_fit_each_other_are_refused(overrides: list[str], message: str) -> None:

@@ -10,16 +10,14 @@ from train.diffusion.rng import example_randomness
 from train.diffusion.timesteps import Bins, Density
 
 DENSITIES = {
-    "uniform": (Objective(timesteps="uniform"), 1.0),
-    "logit-normal": (Objective(logit_mean=-0.5, logit_std=1.2), 1.0),
-    "shifted": (Objective(), 3.0),
+    "uniform": Objective(timesteps="uniform"),
+    "logit-normal": Objective(logit_mean=-0.5, logit_std=1.2),
 }
 
 
 @pytest.fixture(params=DENSITIES)
 def density(request: pytest.FixtureRequest) -> Density:
-    objective, shift = DENSITIES[request.param]
-    return Density(objective=objective, shift=shift)
+    return Density(objective=DENSITIES[request.param])
 
 
 def test_the_cdf_is_the_inverse_of_the_quantile(density: Density) -> None:
@@ -31,8 +29,7 @@ def test_the_cdf_is_the_inverse_of_the_quantile(density: Density) -> None:
 
 def test_bin_weights_are_the_shares_of_times_drawn_in_them(density: Density) -> None:
     drawn_times = [
-        example_randomness(0, 0, n, shape=(1,), objective=density.objective, shift=density.shift).t
-        for n in range(4000)
+        example_randomness(0, 0, n, shape=(1,), objective=density.objective).t for n in range(4000)
     ]
     found = np.histogram(drawn_times, bins=Bins(count=5).edges)[0] / 4000
     weights = Bins(count=5).weights(density)

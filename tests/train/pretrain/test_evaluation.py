@@ -49,7 +49,7 @@ def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
 def test_times_are_the_middle_quantiles_of_the_density(
     objective: Objective, at_half: float
 ) -> None:
-    found = midpoint_times(objective, 101, shift=1)
+    found = midpoint_times(objective, 101)
     assert found[50] == pytest.approx(at_half)
     directions = {b > a for a, b in itertools.pairwise(found)}
     assert len(directions) == 1
@@ -86,7 +86,7 @@ def test_each_image_is_read_once_for_all_its_times_and_the_mean_is_that_of_all_p
         loss = HeldOutLoss(source, config, layout=layout, ranks=ranks).mean(train_state)
     assert sorted(source.reads.values()) == [1] * 7
     held_out = held_out_split(Digits(), config.data)
-    times = midpoint_times(config.objective, 3, shift=1)
+    times = midpoint_times(config.objective, 3)
     pairs = [(int(n), k) for n in validation_order(len(held_out))[:7] for k in range(3)]
     total = 0.0
     for part in (pairs[:16], pairs[16:]):  # microbatches of 16

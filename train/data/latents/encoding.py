@@ -57,8 +57,7 @@ class Encoder:
         assert config.vae is not None
         assert config.out is not None
         self.config, self.out = config, Path(config.out)
-        labels = Path(config.labels) if config.labels else None
-        self.listing: Listing = list_images(Path(config.images), labels=labels)
+        self.listing: Listing = list_images(Path(config.images))
         self.listing_sha256 = _listing_sha256(self.listing, Path(config.images))
         classes, channels = len(self.listing.names), config.channels
         self._images = ImageFolder(
