@@ -87,10 +87,6 @@ class Model(KeyGroup):
         "loss clock",
         tags="dit",
     )
-    value_residual: bool = key(
-        False, "attend to the mean of own and first block's values (Zhou et al. 2024)",
-        "loss clock", tags="dit",
-    )  # fmt: skip
     registers: int = key(
         0, "learned tokens beside the patches (Darcet et al. 2023)", "loss clock", ge=0, tags="dit"
     )
@@ -98,16 +94,12 @@ class Model(KeyGroup):
         "rope", "rope: rotary, in attention; sincos: added to the patches", "loss clock", tags="dit"
     )
     qk_norm: bool = key(True, "RMS norm of queries and keys", "loss clock", tags="dit")
-    frequencies: Literal["dit", "diffusers"] = key(
-        "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss", tags="dit"
-    )
     routing: Routing = Field(default_factory=Routing)
     jit: Jit = Field(default_factory=Jit)
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(
         None,
-        "initial weights: an official DiT .pt, a diffusers folder, a .safetensors of "
-        "`train export`, or a run; null: random",
+        "initial weights: an official DiT or JiT, a file of `train export`, or a run; null: random",
         "loss",
         path="either",
     )

@@ -40,6 +40,8 @@ REMOVED_KEYS = {
     "encode.labels": Removed(default=None, instead="removed; make a sub-folder for each class"),
     "config": Removed(default=None, instead="removed from gns runs; name a run"),
     "objective.mode_scale": Removed(default=1.29, instead="removed with timesteps: mode"),
+    "model.value_residual": Removed(default=False, instead="removed; remove it"),
+    "model.frequencies": Removed(default="dit", instead="removed; take the official weights"),
     "model.mup_base_width": Removed(default=None, instead="removed; remove it"),
     "model.adaln_rank": Removed(default=None, instead="removed; remove it"),
     "train.float8": Removed(default=False, instead="removed; set train.precision"),

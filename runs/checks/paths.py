@@ -95,7 +95,6 @@ def _check_weights(config: Pretrain) -> None:
     path, model = Path(config.model.init_from or "."), config.model
     parts = {
         "model.conditioning": model.conditioning == "adaln_single",
-        "model.value_residual": model.value_residual,
         "model.registers": model.registers > 0,
         "model.routing.kind": model.routing.kind == "sprint",
     }

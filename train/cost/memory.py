@@ -50,8 +50,6 @@ def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
         front, back = model.routing.before + ends, model.routing.after + ends
     if model.family == "jit":
         front = model.jit.class_tokens_from + ends
-    if model.value_residual:
-        front = max(front, 2)
     period = checkpointing.every if checkpointing.mode == "selective" else 1
     return {"blocks": Stack(depth=model.depth, front=front, back=back, period=period)}
 

@@ -42,8 +42,6 @@ def rank_placement(ranks: Ranks) -> dict[str, Any]:
     facts["threads"] = torch.get_num_threads()
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         facts["visible_gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
-    if "GLOO_SOCKET_IFNAME" in os.environ:
-        facts["gloo_interface"] = os.environ["GLOO_SOCKET_IFNAME"]
     if ranks.device.type == "cuda":
         properties = torch.cuda.get_device_properties(ranks.device)
         facts["gpu"] = properties.name

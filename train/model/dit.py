@@ -1,7 +1,7 @@
 """A class-conditional diffusion transformer (DiT, Peebles & Xie 2023)."""
 
 import math
-from typing import Literal, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -58,7 +58,7 @@ class DiT(nn.Module):
         tokens = self.patches_in(self._patchify(x))
         if self.pos_embed is not None:
             tokens = tokens + self.pos_embed.to(tokens.dtype)
-        time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
+        time = self.time(timestep_embedding(1000 * t))
         embedding = time + self.label(label)
         if self.prefix:
             registers = self.registers.to(tokens.dtype).expand(len(tokens), -1, -1)
@@ -81,27 +81,23 @@ class DiT(nn.Module):
         self.register_buffer("pos_embed", pos_embed, persistent=False)
 
     def from_published(self, state: State) -> State | None:
-        """Return weights of the official DiT, fast-DiT or diffusers by our names, else None."""
+        """Return weights of the official DiT or fast-DiT by our names, else None."""
         return from_published(state, heads=self._model.heads)
 
     def _through_blocks(self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None) -> Tensor:
         """Return the tokens after the last block."""
         route, rope = self._model.routed_blocks(), self.rope
-        values: Tensor | None = None
         positions = None if keep is None else self.router.positions(keep)
         for number, block in enumerate(self.blocks):
             if number == route.start:
-                dense, dense_values = tokens, values
+                dense = tokens
                 if positions is not None:
                     tokens = take(tokens, positions)
-                    values = None if values is None else take(values, positions)
                     rope = None if rope is None else rope[:, positions]
-            tokens = block(tokens, condition, rope, values)
-            if self._model.value_residual:
-                tokens, values = tokens
+            tokens = block(tokens, condition, rope)
             if number + 1 == route.stop:
                 tokens = self.router.join(tokens, dense, positions)
-                rope, values = self.rope, dense_values
+                rope = self.rope
         return tokens
 
     def _block_condition(self, condition: Tensor) -> Tensor:
@@ -145,14 +141,10 @@ class DiT(nn.Module):
                 nn.init.zeros_(block.modulation.weight)
 
 
-def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -> Tensor:
-    """Return cosines and sines `[B, 256]` of `t` `[B]` in 0..1000.
-
-    The frequencies of diffusers' DiT cover a slightly wider range than those of the original.
-    """
+def timestep_embedding(t: Tensor) -> Tensor:
+    """Return cosines and sines `[B, 256]` of `t` `[B]` in 0..1000."""
     half = TIME_CHANNELS // 2
-    last = half if frequencies == "dit" else half - 1
-    rates = torch.exp(-math.log(10_000) / last * torch.arange(half, device=t.device))
+    rates = torch.exp(-math.log(10_000) / half * torch.arange(half, device=t.device))
     angles = t.float()[:, None] * rates
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 

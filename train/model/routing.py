@@ -40,9 +40,8 @@ class Router(nn.Module):
 
 
 def take(x: Tensor, positions: Tensor) -> Tensor:
-    """Return `[B, K, ...]`, the rows `positions` `[B, K]` of each of `x` `[B, T, ...]`."""
-    index = positions.view(*positions.shape, *[1] * (x.ndim - 2))
-    return x.gather(1, index.expand(-1, -1, *x.shape[2:]))
+    """Return `[B, K, d]`, the rows `positions` `[B, K]` of each of `x` `[B, T, d]`."""
+    return x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.shape[2]))
 
 
 def routed(network: Callable[..., Any], keep: Tensor | None = None) -> Callable[..., Any]:

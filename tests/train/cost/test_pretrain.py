@@ -54,10 +54,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     ),
     "Muon": (1, {"optimizer": {"kind": "muon"}}),
     "SwiGLU, adaLN-single": (1, {"model": {"mlp": "swiglu", "conditioning": "adaln_single"}}),
-    "values, adaLN-single": (
-        1,
-        {"model": {"value_residual": True, "conditioning": "adaln_single"}},
-    ),
 }
 # The others stand in `make test-long`.
 SHORT = (

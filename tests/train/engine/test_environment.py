@@ -50,14 +50,6 @@ def test_settings_are_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "NCCL_DEBUG_FILE" not in found
 
 
-def test_the_interface_of_gloo_is_kept_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
-    assert rank_placement(here)["gloo_interface"] == "ib0"
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-    assert "gloo_interface" not in rank_placement(here)
-
-
 def test_versions_name_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "version"
     file.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun Aug 17 2025")

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.xdist_group("ranks")
 RECIPES = [
     *SMALL, "train.steps=16", "checkpoint.every=10", "checkpoint.keep=3",
     "model.conditioning=adaln_single",
-    "model.value_residual=true", "model.registers=2", "model.depth=3",
+    "model.registers=2", "model.depth=3",
     # The last four steps are on all patches.
     "model.routing.kind=sprint", "model.routing.before=1",
     "model.routing.after=1", "model.routing.tune=0.25",
