@@ -54,6 +54,7 @@ REMOVED_KEYS = {
     "repa.features": Removed(default=768, instead="removed with repa; remove it"),
     "encode.features": Removed(default=None, instead="removed; remove it"),
     "encode.feature_grid": Removed(default=16, instead="removed; remove it"),
+    "train.reduce": Removed(default="fp32", instead="removed; remove it"),
     "train.ema_snapshots": Removed(default=None, instead="removed; set train.ema_decay"),
     "gns.bins": Removed(default=10, instead="removed; run jobs/gns.sbatch on checkpoints"),
     "gns.whole_every": Removed(default=None, instead="removed; run jobs/gns.sbatch on checkpoints"),

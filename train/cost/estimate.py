@@ -19,8 +19,8 @@ Kind = TypeVar("Kind", bound=Run)
 class GpuEstimate:
     """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest micro batch.
 
-    `images_per_s` counts all ranks, `hours` all steps. They and `step_s` are None if the run does
-    not fit; then `reason` says why, and `fix` names keys that would make it fit.
+    `hours` counts all steps. It and `step_s` are None if the run does not fit; then `reason` says
+    why, and `fix` names keys that would make it fit.
     """
 
     type: str
@@ -28,7 +28,6 @@ class GpuEstimate:
     capacity_gib: float
     micro_batch: int
     max_micro_batch: int
-    images_per_s: float | None
     step_s: StepTime | None
     hours: float | None
     fits: bool
@@ -43,23 +42,16 @@ class CostEstimate:
     config: str
     world: int
     parameters: int
-    tflop_per_image: float
     gpus: dict[str, GpuEstimate]
 
 
 def estimate(query: CostQuery) -> CostEstimate:
     """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide."""
     found = {name: _Fit(query, gpu).estimate(name) for name, gpu in query.gpus.items()}
-    layout = divide(query.config, world=query.world)
-    least = dataclasses.replace(layout, micro_batch=1)
-    memory = pretrain_memory(query.config, least)
-    images = least.micro_batch * min(least.accumulation, 2)
+    layout = divide(query.config, world=query.world, tuned=1)
+    numbers = pretrain_memory(query.config, layout).numbers
     return CostEstimate(
-        config=query.source,
-        world=query.world,
-        parameters=round(memory.numbers),
-        tflop_per_image=memory.flops / images / 1e12,
-        gpus=found,
+        config=query.source, world=query.world, parameters=round(numbers), gpus=found
     )
 
 
@@ -110,7 +102,6 @@ class _Fit:
             capacity_gib=self._capacity / GIB,
             micro_batch=layout.micro_batch,
             max_micro_batch=self._largest(layout),
-            images_per_s=config.train.global_batch / step.value if step else None,
             step_s=step,
             hours=config.train.steps * step.value / 3600 if step else None,
             fits=reason is None,

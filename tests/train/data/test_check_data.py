@@ -119,24 +119,6 @@ def test_an_intact_store_has_no_problems(store: Path, capsys: pytest.CaptureFixt
     assert "not every byte was read" in capsys.readouterr().out
 
 
-def test_three_images_copied_many_times_are_found(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save_images(tmp_path / "images", classes=3, per_class=1)
-    for label in range(3):
-        for number in range(1, 40):
-            inner = tmp_path / f"images/class-{label}"
-            shutil.copy(inner / "000.png", inner / f"{number:03d}.png")
-    save_kl(tmp_path / "vae")
-    encode_alone(encoding(tmp_path, shard_examples=50))
-    for name in ("images", "store"):
-        assert main(["check-data", str(tmp_path / name)]) == 1
-        output = capsys.readouterr().out
-        assert "only 3 of 120 sampled examples are distinct: far fewer than the 120" in output
-    with pytest.raises(DataError, match="only 3 of 120"):
-        open_source(latents(tmp_path / "store"))
-
-
 def test_latents_of_a_vae_with_a_wrong_factor_are_refused(tmp_path: Path) -> None:
     save_images(tmp_path / "images")
     save_kl(tmp_path / "vae", scale=0.1)
