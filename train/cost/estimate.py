@@ -1,10 +1,10 @@
 """What fits on each GPU, with which micro batch, and how long a step takes; needs no torch."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from configs.checks.batch import BatchLayout, divide
+from configs.errors import ConfigError
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Run
 from train.cost.line import Memory
@@ -17,7 +17,7 @@ Kind = TypeVar("Kind", bound=Run)
 
 @dataclass(frozen=True, kw_only=True)
 class GpuEstimate:
-    """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest micro batch.
+    """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest that fits.
 
     `hours` counts all steps. It and `step_s` are None if the run does not fit; then `reason` says
     why, and `fix` names keys that would make it fit.
@@ -63,11 +63,14 @@ def total_bytes(memory: Memory, layout: BatchLayout) -> float:
 def largest_that_divides(config: Any, *, world: int, capacity: float) -> int | None:
     """Return the largest micro batch that fits and divides the images of a data rank, or None."""
     config = changed(config, {"train.micro_batch": "auto"})
-    images = divide(config, world=world).micro_batch
+    images = divide(config, world=world, tuned=1).accumulation
     for size in range(images, 0, -1):
         if images % size:
             continue
-        layout = divide(config, world=world, tuned=size)
+        try:
+            layout = divide(config, world=world, tuned=size)
+        except ConfigError:  # gns.enabled needs two microbatches
+            continue
         if total_bytes(pretrain_memory(config, layout), layout) <= capacity:
             return size
     return None
@@ -101,7 +104,7 @@ class _Fit:
             gib={kind: size / GIB for kind, size in kinds.items()},
             capacity_gib=self._capacity / GIB,
             micro_batch=layout.micro_batch,
-            max_micro_batch=self._largest(layout),
+            max_micro_batch=self._largest_divisor() or 0,
             step_s=step,
             hours=config.train.steps * step.value / 3600 if step else None,
             fits=reason is None,
@@ -111,21 +114,6 @@ class _Fit:
 
     def _total(self, config: Any, layout: BatchLayout) -> float:
         return total_bytes(pretrain_memory(config, layout), layout)
-
-    def _largest(self, layout: BatchLayout) -> int:
-        """Return the largest micro batch that fits, with the accumulation of `layout`, or 0."""
-
-        def fits(size: int) -> bool:
-            candidate = dataclasses.replace(layout, micro_batch=size)
-            return self._total(self._config, candidate) <= self._capacity
-
-        low, high = 0, 1
-        while fits(high) and high < 2**20:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
 
     def _largest_divisor(self) -> int | None:
         return largest_that_divides(

@@ -61,7 +61,7 @@ def _run(attempt: Attempt[Pretrain]) -> None:
             asynchronous=config.checkpoint.asynchronous,
             is_superseded=attempt.is_superseded,
         )
-        with contextlib.closing(batches), contextlib.closing(context.arrivals):
+        with contextlib.closing(batches), contextlib.closing(context.step_log):
             steps = PretrainStep(
                 context=context, train_state=train_state, batches=batches, parts=parts
             )

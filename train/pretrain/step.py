@@ -41,7 +41,7 @@ class PretrainStep:
         for number in range(accumulation):
             last = number == accumulation - 1
             with gradient_sync(self.train_state.model, last=last):
-                loss = self._backward(last=last)
+                loss = self._backward()
         for part in self.parts:
             part.after_backward()
         context.finite.check_during_next_step()
@@ -57,7 +57,7 @@ class PretrainStep:
         rate = train_state.learning_rate(self.context.state.step)
         return {"lr": rate, "grad_norm": norm}
 
-    def _backward(self, *, last: bool) -> Tensor:
+    def _backward(self) -> Tensor:
         """Run forward and backward of the next microbatch; return the sum of its losses."""
         context, train_state = self.context, self.train_state
         context.clocks.lap("train")
@@ -70,8 +70,6 @@ class PretrainStep:
         with region("forward"):
             losses = train_state.losses(batch)
         context.watchdog.progress()
-        if last:
-            context.arrivals.mark()
         # Ranks average their gradients, so multiply by their number to get the global mean.
         global_batch = train_state.config.train.global_batch
         factor = context.layout.data_ranks / global_batch
