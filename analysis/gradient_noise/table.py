@@ -124,8 +124,6 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
     """Yield the remarks that go below the table of a run."""
     if log.malformed:
         yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
-    if log.sampler == "stratified":
-        yield f"{log.name}: its timesteps are stratified; tr Sigma is per image of a whole group"
     undetermined = sum(stage.scale.verdict != DETERMINED for stage in stages)
     if undetermined:
         yield (

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 D, K, B = 8, 4, 16
@@ -216,12 +215,3 @@ def test_plots_are_drawn_and_the_same_bytes_again(run, tmp_path, capsys, name):
     assert files[0].read_bytes() == files[1].read_bytes()
     assert files[0].stat().st_size > 10_000
     capsys.readouterr()
-
-
-def test_what_stratified_times_say_is_remarked(run, tmp_path, capsys):
-    copy = planted(tmp_path / "stratified", steps=30)
-    config = copy / "config.yaml"
-    config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
-    assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
-    _, _, err = run_gns(capsys, copy)
-    assert "timesteps are stratified" in err
