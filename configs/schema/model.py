@@ -44,18 +44,14 @@ class Jit(KeyGroup):
 class Routing(KeyGroup):
     """In training, a share of the patches skips the middle blocks (docs/recipes.md)."""
 
-    kind: Literal["none", "tread", "sprint"] = key(
+    kind: Literal["none", "tread"] = key(
         "none",
-        "tread: the patches are put back as they were before (Krause et al. 2025); sprint: a "
-        "linear layer fuses all patches with those before (Park et al. 2025)",
+        "tread: the patches are put back as they were before (Krause et al. 2025)",
         "loss clock",
     )
     drop: float = key(0.5, "share of the patches that skip blocks", "loss clock", gt=0, lt=1)
     before: int = key(2, "first blocks, which read all patches", "loss clock", ge=1)
     after: int = key(2, "last blocks, which read all patches", "loss clock", ge=0)
-    tune: float = key(
-        0.0, "share of train.steps, at the end, in which no patch skips", "loss clock", ge=0, le=1
-    )
 
     def kept(self, patches: int) -> int:
         """Return how many of an image's `patches` the routed blocks read."""

@@ -42,6 +42,7 @@ REMOVED_KEYS = {
     "objective.mode_scale": Removed(default=1.29, instead="removed with timesteps: mode"),
     "model.value_residual": Removed(default=False, instead="removed; remove it"),
     "model.frequencies": Removed(default="dit", instead="removed; take the official weights"),
+    "model.routing.tune": Removed(default=0.0, instead="removed; remove it"),
     "model.mup_base_width": Removed(default=None, instead="removed; remove it"),
     "model.adaln_rank": Removed(default=None, instead="removed; remove it"),
     "train.float8": Removed(default=False, instead="removed; set train.precision"),
@@ -103,5 +104,6 @@ REMOVED_VALUES = {
     ("objective.prediction", "v"): "removed; set eps",
     ("objective.timesteps", "mode"): "removed; set uniform or logit_normal",
     ("train.precision", "fp16"): "removed; set bf16, or fp32 on GPUs without it",
+    ("model.routing.kind", "sprint"): "removed; set tread",
     ("train.compile", "graphs"): "removed; set true",
 }

@@ -96,7 +96,6 @@ def _check_weights(config: Pretrain) -> None:
     parts = {
         "model.conditioning": model.conditioning == "adaln_single",
         "model.registers": model.registers > 0,
-        "model.routing.kind": model.routing.kind == "sprint",
     }
     found = ", ".join(name for name, is_set in parts.items() if is_set)
     if path.suffix == ".safetensors":

@@ -20,7 +20,7 @@ from train.data.source import Image, Source, from_pixels
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 
 Item = TypeVar("Item")
-_Key = tuple[int, int, int]  # position in the stream of images, epoch, index in the data set
+_Key = tuple[int, int]  # epoch, index in the data set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
         times, labels = [], []
-        for number, (_, epoch, index) in enumerate(keys):
+        for number, (epoch, index) in enumerate(keys):
             random = example_randomness(seed, epoch, index, shape=shape, objective=config.objective)
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
@@ -86,13 +86,12 @@ class MicrobatchDataset(Dataset[Microbatch]):
 
     def _kept(self, keys: list[_Key]) -> Tensor | None:
         """Return the patches that the routed blocks read, `[m, K]`; None if that is all."""
-        routing, train, data = self._config.model.routing, self._config.train, self._config.data
-        whole_from = round((1 - routing.tune) * train.steps) * train.global_batch
-        if routing.kind == "none" or keys[0][0] >= whole_from:
+        routing, data = self._config.model.routing, self._config.data
+        if routing.kind == "none":
             return None
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
-        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
+        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for key in keys]))
 
 
 class LoaderIterator(Iterator[Item]):
@@ -157,7 +156,7 @@ def _microbatch_keys(
 
     def key(position: int) -> _Key:
         epoch, offset = divmod(position, size)
-        return position, epoch, int(order(epoch)[offset])
+        return epoch, int(order(epoch)[offset])
 
     micro = layout.micro_batch
     for begin in itertools.count(images + rank * micro, micro * layout.data_ranks):

@@ -12,7 +12,7 @@ from train.model.attention import rope_table, sincos_table
 from train.model.blocks import AdaLNBlock, modulate
 from train.model.flops import TIME_CHANNELS
 from train.model.published import State, from_published
-from train.model.routing import Router, take
+from train.model.routing import put_back, take, token_positions
 
 
 class DiT(nn.Module):
@@ -34,8 +34,6 @@ class DiT(nn.Module):
         )
         self.label = nn.Embedding(data.classes + 1, width)
         self.blocks = nn.ModuleList(AdaLNBlock(config) for _ in range(model.depth))
-        if model.routing.kind != "none":
-            self.router = Router(config)
         if model.registers:
             self.registers = nn.Parameter(torch.empty(model.registers, width))
         if model.conditioning == "adaln_single":
@@ -87,17 +85,14 @@ class DiT(nn.Module):
     def _through_blocks(self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None) -> Tensor:
         """Return the tokens after the last block."""
         route, rope = self._model.routed_blocks(), self.rope
-        positions = None if keep is None else self.router.positions(keep)
+        positions = None if keep is None else token_positions(keep, prefix=self.prefix)
         for number, block in enumerate(self.blocks):
-            if number == route.start:
-                dense = tokens
-                if positions is not None:
-                    tokens = take(tokens, positions)
-                    rope = None if rope is None else rope[:, positions]
+            if positions is not None and number == route.start:
+                dense, tokens = tokens, take(tokens, positions)
+                rope = None if rope is None else rope[:, positions]
             tokens = block(tokens, condition, rope)
-            if number + 1 == route.stop:
-                tokens = self.router.join(tokens, dense, positions)
-                rope = self.rope
+            if positions is not None and number + 1 == route.stop:
+                tokens, rope = put_back(tokens, dense, positions), self.rope
         return tokens
 
     def _block_condition(self, condition: Tensor) -> Tensor:

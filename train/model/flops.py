@@ -27,29 +27,21 @@ def block_tokens(config: Pretrain) -> list[int]:
     return [kept if number in routed else whole for number in range(model.depth)]
 
 
-def _phases(config: Pretrain) -> list[tuple[float, list[int]]]:
-    """Return the share of the steps, and the tokens in each block, with and without routing."""
-    tune, whole = config.model.routing.tune, [tokens(config)] * config.model.depth
-    return [(1 - tune, block_tokens(config)), (tune, whole)]
-
-
 def dit_macs(config: Pretrain, lengths: list[int] | None = None) -> dict[str, int]:
     """Return the forward MACs per image, by component; `lengths` are the tokens in each block.
 
     `blocks` and `attention` (scores and values) count every token, `adaln` counts once per image,
-    and `edges` are the layers before and after the blocks, and that of `sprint`.
+    and `edges` are the layers before and after the blocks.
     """
     model, data = config.model, config.data
     d, lengths = model.width, lengths or [tokens(config)] * model.depth
     matrices = {"gelu": 2, "swiglu": 3}[model.mlp]
-    fuse = 2 * d * d * tokens(config) * (model.routing.kind == "sprint")
     shared = {"adaln": 2, "adaln_single": 6}[model.conditioning] * d * d
     return {
         "blocks": sum(lengths) * (4 * d * d + matrices * d * mlp_hidden(config)),
         "attention": sum(2 * length * length * d for length in lengths),
         "adaln": model.depth * _modulation_macs(model) + shared,
-        "edges": (2 * patches(config) * data.channels * model.patch**2 + TIME_CHANNELS + d) * d
-        + fuse,
+        "edges": (2 * patches(config) * data.channels * model.patch**2 + TIME_CHANNELS + d) * d,
     }
 
 
@@ -59,9 +51,8 @@ def patches(config: Pretrain) -> int:
 
 
 def training_macs(config: Pretrain) -> dict[str, int]:
-    """Return the forward MACs per image of training, the mean over its steps, by component."""
-    phases = [(share, dit_macs(config, lengths)) for share, lengths in _phases(config)]
-    return {name: round(sum(share * macs[name] for share, macs in phases)) for name in phases[0][1]}
+    """Return the forward MACs per image of training, in which patches skip blocks."""
+    return dit_macs(config, block_tokens(config))
 
 
 def _modulation_macs(model: Model) -> int:
