@@ -20,7 +20,7 @@ from train.engine.distributed import (
     rank_number,
     read_ranks,
 )
-from train.engine.environment import gpu_settings, placement
+from train.engine.environment import placement
 from train.engine.failure import write_error
 from train.engine.metrics import LossAccumulator, MetricsLogger, StepLog, log, start_logging
 from train.engine.numerics import NonFiniteCheck
@@ -52,8 +52,6 @@ class Attempt(Generic[Kind]):
     def note(self, **facts: Any) -> None:
         """Write the placement of all ranks and `facts` to the manifest. Collective."""
         places = placement(self.ranks)
-        if self.ranks.device.type == "cuda":
-            facts["settings"] = gpu_settings()
         if places is not None:
             self.run.note(self.number, placement=places, **facts)
 
