@@ -19,7 +19,8 @@ from benchmarks.gpu.results import newest, passed_tests, read_results, unfinishe
 from benchmarks.gpu.trainer import BASE, columns, predicted_gb, steady_rate
 from configs.load import expect, load
 from configs.schema import Pretrain
-from train.model.flops import dit_macs, training_flops
+from train.model.build import network_macs
+from train.model.flops import training_flops
 
 Line = dict[str, Any]
 PLANS = [Path("benchmarks/gpu") / name for name in ("plan.toml", "tiny.toml")]
@@ -259,7 +260,7 @@ def test_the_work_of_an_image_is_that_of_the_network() -> None:
         Pretrain,
         source=BASE,
     )
-    macs = dit_macs(config)
+    macs = network_macs(config)
     tflop = (training_flops(macs) - 6 * macs["attention"]) / 1e12
     assert tflop == pytest.approx(0.686, abs=0.0005)
     # Its backward pass has five products for two forward.

@@ -92,7 +92,7 @@ def test_a_new_network_is_the_zero_function() -> None:
     config = config_of()
     x, t, label = wave(2, 3, 32, 32, rate=0.1), torch.rand(2), torch.tensor([0, 5])
     assert not build_network(config)(x, t, label).any()
-    assert network_macs(config)["rest"] > 0
+    assert network_macs(config)["products"] > 0
 
 
 @pytest.mark.parametrize(
