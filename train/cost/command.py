@@ -21,8 +21,8 @@ from configs.errors import ConfigError
 from configs.schema import Pretrain
 from configs.terminal import command_parser
 from train.cost.estimate import estimate
-from train.cost.kept import NotKept, only_kept, say
-from train.cost.memory import pretrain_memory
+from train.cost.kept import cost_file, say
+from train.cost.memory import facts, pretrain_memory, stacks_of
 from train.cost.query import CostQuery, make_query
 
 # Networks that are counted at once: each process takes a GB, and login nodes have limits.
@@ -55,16 +55,15 @@ def _query(fields: dict[str, Any]) -> CostQuery | ConfigError:
 
 def _count_missing(queries: Sequence[CostQuery | ConfigError]) -> None:
     """Count the networks of several queries whose costs are not kept, several at once."""
-    missing: dict[str, tuple[Pretrain, BatchLayout]] = {}
+    missing: dict[Path, tuple[Pretrain, BatchLayout]] = {}
     for query in queries:
         if isinstance(query, ConfigError):
             continue
-        with contextlib.suppress(ConfigError), only_kept():
+        with contextlib.suppress(ConfigError):
             layout = divide(query.config, world=query.world, tuned=1)
-            try:
-                pretrain_memory(query.config, layout)
-            except NotKept as name:
-                missing[str(name)] = query.config, layout
+            file = cost_file(facts(query.config, layout, stacks_of(query.config, layout)))
+            if not file.exists():
+                missing[file] = query.config, layout
     workers = min(len(missing), len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
     if len(missing) < 2:
         return
