@@ -19,7 +19,6 @@ class Encoding(KeyGroup):
     )
     out: str | None = key(None, "folder of the new store", path="new")
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)
-    channels: Literal[1, 3] = key(3, "channels of an image: 3, or 1 for a greyscale VAE", "clock")
     flip: bool = key(True, "also encode the mirrored images", "clock")
     precision: Literal["fp32", "tf32", "bf16"] = key(
         "fp32", "precision of the VAE: fp32 without TF32, tf32 (GPUs), or bf16 by autocast", "clock"

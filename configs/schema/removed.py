@@ -46,6 +46,7 @@ REMOVED_KEYS = {
     "model.mup_base_width": Removed(default=None, instead="removed; remove it"),
     "model.adaln_rank": Removed(default=None, instead="removed; remove it"),
     "train.float8": Removed(default=False, instead="removed; set train.precision"),
+    "encode.channels": Removed(default=3, instead="removed; remove it"),
     "encode.skip_bad": Removed(default=False, instead="removed; ditbench check FOLDER lists them"),
     "repa": Removed(default={}, instead="removed; remove it"),
     "repa.weight": Removed(default=0.0, instead="removed; remove it", tag="term"),

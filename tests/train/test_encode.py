@@ -133,11 +133,6 @@ def test_a_bad_image_is_named(copy: Path, workers: int) -> None:
         encode_alone(encoding(copy, workers=workers))
 
 
-def test_a_vae_with_other_channels_is_refused(stored: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"the VAE in .* takes 3: set encode\.channels"):
-        encode_alone(encoding(stored, out=str(tmp_path / "store"), channels=1))
-
-
 def test_latents_that_float16_cannot_hold_are_refused(copy: Path) -> None:
     shutil.rmtree(copy / "store")
     change_config(copy / "vae", scaling_factor=1e6)

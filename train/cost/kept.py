@@ -20,7 +20,6 @@ COUNTING = "counting memory:"
 _SOURCES = ("train",)
 _LIBRARIES = ("torch", "diffusers")
 
-
 _in_memory: dict[Path, RunCost] = {}
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -14,7 +13,8 @@ from configs.schema import Pretrain
 from configs.schema.objective import Objective
 from train.data.loader import Microbatch, ahead
 from train.data.source import Image, Source, held_out_split
-from train.diffusion.rng import flow_time, validation_noise, validation_order
+from train.diffusion.rng import validation_noise, validation_order
+from train.diffusion.timesteps import Density
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.part import Fields, Part
 from train.parts import Pretraining
@@ -110,6 +110,5 @@ class HeldOutLoss:
 
 def midpoint_times(objective: Objective, strata: int) -> list[float]:
     """Return the middle quantiles of `strata` equally likely parts of the density of t."""
-    middles = [(k + 0.5) / strata for k in range(strata)]
-    normal = NormalDist()
-    return [flow_time(u, normal.inv_cdf(u), objective) for u in middles]
+    density = Density(objective=objective)
+    return [density.quantile((k + 0.5) / strata) for k in range(strata)]

@@ -73,7 +73,7 @@ def test_an_answer_has_the_documented_keys(ask: Any) -> None:
     (found,) = ask(cell())
     assert found["parameters"] > 100_000
     a40, a100 = (found["gpus"][name] for name in ("a40", "a100-80gb-sxm"))
-    assert (a40["type"], a40["fits"]) == ("a40", True)
+    assert a40["fits"]
     step = a40["step_s"]
     assert (step["low"], step["high"]) == (step["value"] / 2, 2 * step["value"])
     assert step["source"] == "guess: 35% of peak"
@@ -81,7 +81,7 @@ def test_an_answer_has_the_documented_keys(ask: Any) -> None:
     kinds = {"parameters", "gradients", "optimizer", "average", "activations", "peak", "total"}
     assert kinds <= set(a40["gib"])
     (family,) = ask(cell("resources.gpu=a100"))
-    assert family["gpus"]["a100"]["type"] == "a100-80gb-sxm"
+    assert list(family["gpus"]) == ["a100"]
 
 
 def test_an_invalid_cell_has_its_error_and_the_others_are_answered(ask: Any) -> None:

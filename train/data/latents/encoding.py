@@ -59,16 +59,11 @@ class Encoder:
         self.config, self.out = config, Path(config.out)
         self.listing: Listing = list_images(Path(config.images))
         self.listing_sha256 = _listing_sha256(self.listing, Path(config.images))
-        classes, channels = len(self.listing.names), config.channels
-        self._images = ImageFolder(
-            self.listing, size=config.size, channels=channels, classes=classes
-        )
+        classes = len(self.listing.names)
+        self._images = ImageFolder(self.listing, size=config.size, channels=3, classes=classes)
         self._vae = Vae(Path(config.vae), device=device, precision=config.precision)
-        if self._vae.image_channels != config.channels:
-            raise ConfigError(
-                f"encode.channels is {config.channels}, the VAE in {config.vae} takes "
-                f"{self._vae.image_channels}: set encode.channels to that"
-            )
+        if self._vae.image_channels != 3:
+            raise ConfigError(f"the VAE in {config.vae} takes other images than colour ones")
         self.shard_count = -(-len(self.listing.files) // config.shard_examples)
 
     def claim_folder(self) -> None:
@@ -96,7 +91,7 @@ class Encoder:
 
     def _settings(self) -> dict[str, object]:
         """Return the settings that must be equal for shards of two attempts to form one store."""
-        keys = ("size", "channels", "flip", "precision", "dtype", "shard_examples")
+        keys = ("size", "flip", "precision", "dtype", "shard_examples")
         return {key: getattr(self.config, key) for key in keys} | {
             "images": len(self.listing.files),
             "listing": self.listing_sha256,
@@ -175,7 +170,7 @@ class Encoder:
 
     def index(self, records: list[store.ShardEntry]) -> store.StoreIndex:
         """Return the index of the finished store."""
-        blank = torch.zeros(1, self.config.channels, self.config.size, self.config.size)
+        blank = torch.zeros(1, 3, self.config.size, self.config.size)
         channels, height, width = self._vae.encode(blank)[0].shape[1:]
         return store.StoreIndex(
             format=1,
@@ -193,7 +188,6 @@ class Encoder:
                 path=str(self.config.images),
                 listed=len(self.listing.files),
                 size=self.config.size,
-                channels=self.config.channels,
                 sha256=self.listing_sha256,
             ),
             shards=records,

@@ -58,7 +58,6 @@ class ImageFacts(StoreModel):
     path: str
     listed: int
     size: int
-    channels: int
     sha256: str
 
 
