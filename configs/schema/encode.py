@@ -17,6 +17,14 @@ class Encoding(KeyGroup):
         "folder of an AutoencoderKL of diffusers",
         path="folder",
     )
+    features: str | None = key(
+        None,
+        "folder of a DINOv2 of transformers, whose features are stored for repa; null: none",
+        path="folder",
+    )
+    feature_grid: int = key(
+        16, "features per side of an image: the patches per side of the model", "clock", ge=1
+    )
     out: str | None = key(None, "folder of the new store", path="new")
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)
     flip: bool = key(True, "also encode the mirrored images", "clock")

@@ -7,6 +7,24 @@ from pydantic import model_validator
 from configs.schema.key import KeyGroup, key
 
 
+class Alignment(KeyGroup):
+    """REPA (Yu et al. 2024): align the tokens of a block with the features of the latent store."""
+
+    weight: float = key(
+        0.0,
+        "weight of the mean of -cos(projected token, feature); 0: off; 0.5 in the paper",
+        "loss clock",
+        ge=0,
+        tags="term",
+    )
+    block: int = key(8, "block, from 1, whose tokens a projection aligns", "loss", ge=1)
+    until: int | None = key(
+        None, "last step with alignment; null: all", "loss clock", unit="steps", ge=1
+    )
+    hidden: int = key(2048, "width of the projection, an MLP of three layers", "loss clock", ge=1)
+    features: int = key(768, "channels of the stored features: 768 for DINOv2-B", "loss", ge=1)
+
+
 class Objective(KeyGroup):
     """Rectified flow (Liu et al. 2022), or DDPM over 1,000 steps (Ho et al. 2020)."""
 

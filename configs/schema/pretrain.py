@@ -9,7 +9,7 @@ from configs.schema.data import Data
 from configs.schema.gns import GradientNoise
 from configs.schema.key import key
 from configs.schema.model import Model
-from configs.schema.objective import Objective
+from configs.schema.objective import Alignment, Objective
 from configs.schema.run import Run
 
 
@@ -24,6 +24,7 @@ class Pretrain(Run):
     model: Model = Field(default_factory=Model)
     data: Data = Field(default_factory=Data)
     objective: Objective = Field(default_factory=Objective)
+    repa: Alignment = Field(default_factory=Alignment)
     optimizer: training.Optimizer = Field(default_factory=training.Optimizer)
     train: training.Train = Field(default_factory=training.Train)
     activation_checkpointing: training.ActivationCheckpointing = Field(
@@ -49,6 +50,7 @@ class Pretrain(Run):
             self._optimizer(),
             self._sampler(),
             self._validation(),
+            self._alignment(),
             self._noise(),
             self._routing(),
         ):
@@ -96,6 +98,21 @@ class Pretrain(Run):
         classifies = self.data.source == "digits" and self.data.held_out
         if self.evaluate.fid.every and not self.evaluate.fid.features and not classifies:
             return "evaluate.fid.every needs evaluate.fid.features, but for held-out digits"
+        return None
+
+    def _alignment(self) -> str | None:
+        if not self.repa.weight:
+            return None
+        if self.data.source != "latents" or self.model.family != "dit":
+            return (
+                "repa.weight aligns a DiT with features of a latent store: set data.source latents"
+            )
+        if self.repa.block > self.model.depth:
+            return f"repa.block {self.repa.block} is beyond model.depth {self.model.depth}"
+        if self.repa.block in self.model.routed_blocks()[1:]:
+            return "repa.block aligns all patches: set it to a block that model.routing leaves out"
+        if self.gns.enabled:
+            return "repa.weight trains a projection, which gns.enabled does not know: set it false"
         return None
 
     def _noise(self) -> str | None:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from diffusers import AutoencoderKL
 from PIL import Image
+from transformers import Dinov2Config, Dinov2Model
 
 SIZE = 16
 
@@ -32,6 +33,15 @@ def save_kl(folder: Path, *, seed: int = 0, scale: float = 1.0) -> None:
         scaling_factor=scale / latent.std().item(), shift_factor=latent.mean().item()
     )
     vae.save_pretrained(folder)
+
+
+def save_dino(folder: Path) -> None:
+    """Save a Dinov2Model with random weights, features of 8 channels, and patches of 14 pixels."""
+    torch.manual_seed(0)
+    config = Dinov2Config(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=2, image_size=28, patch_size=14
+    )
+    Dinov2Model(config).save_pretrained(folder)
 
 
 def random_images(count: int = 16) -> torch.Tensor:

@@ -48,6 +48,8 @@ def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
     front = back = ends
     if model.routing.kind != "none":
         front, back = model.routing.before + ends, model.routing.after + ends
+    if config.repa.weight:
+        front = max(front, config.repa.block)
     if model.family == "jit":
         front = model.jit.class_tokens_from + ends
     period = checkpointing.every if checkpointing.mode == "selective" else 1
@@ -72,7 +74,7 @@ def facts(config: Pretrain, layout: BatchLayout, stacks: dict[str, Stack]) -> di
     """Return all that a step's cost depends on, beside its micro batch and depth."""
     train, data = config.train, config.data
     found = config.model_dump(
-        mode="json", include={"model", "objective", "activation_checkpointing"}
+        mode="json", include={"model", "objective", "repa", "activation_checkpointing"}
     )
     found["model"] |= {"init_from": None, "init_weights": None}
     for name, stack in stacks.items():

@@ -21,6 +21,7 @@ from train.cost.fit import Trial, fit_cost
 from train.cost.line import RunCost, Stack
 from train.cost.memory import counts_compiled, measures_noise
 from train.cost.storages import StorageTracker, mark_passes
+from train.diffusion.alignment import make_alignment
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.ema import EMA
@@ -77,17 +78,22 @@ class _Steps:
         model = _parallelized(network, config, layout)
         for number, block in enumerate(cast(Network, network).blocks):
             mark_passes(block, "blocks", number, storages)
+        # Networks are on their device already, and torch cannot move fake parameters.
+        with mock.patch("torch.nn.Module.to", lambda module, *_, **__: module):
+            alignment = make_alignment(config, _CPU)
         self._held = {"parameters": storages.held}
         ema = EMA(network, decay=config.train.ema_decay, warmup=False)
         self._held["average"] = storages.held - self._held["parameters"]
         before = storages.held
+        beside = list(alignment.parameters().values()) if alignment else []
         self._state = TrainState(
             config=config,
             network=network,
             model=model,
             objective=DiffusionObjective(config, _CPU),
-            optimizer=make_optimizer(network, config),
+            optimizer=make_optimizer(network, config, beside=beside),
             ema=ema,
+            alignment=alignment,
         )
         self._held["optimizer"] = storages.held - before
         # DDP keeps its buckets between steps, and gradients are views of them.

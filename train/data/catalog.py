@@ -12,6 +12,7 @@ from train.data.latents.checks import config_problems, quick_problems
 from train.data.latents.dataset import Latents
 from train.data.latents.store import read_index
 from train.data.source import DummyLatents, Source, training_split
+from train.diffusion.alignment import check_features
 
 
 def open_source(data: Data) -> Source:
@@ -31,7 +32,7 @@ def open_source(data: Data) -> Source:
 def open_images(config: Pretrain) -> tuple[Source, Source]:
     """Return the whole data set, and the images of it to train on.
 
-    Raise `DataError` if these are too few.
+    Raise `DataError` if these are too few, or lack the features that the config aligns with.
     """
     source = open_source(config.data)
     images = training_split(source, config.data)
@@ -40,6 +41,7 @@ def open_images(config: Pretrain) -> tuple[Source, Source]:
             f"{len(images)} training images are fewer than train.global_batch "
             f"{config.train.global_batch}"
         )
+    check_features(source, config)
     return source, images
 
 

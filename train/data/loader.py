@@ -17,10 +17,11 @@ from torch.utils.data import DataLoader, Dataset
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
+from train.diffusion.alignment import is_aligned
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 
 Item = TypeVar("Item")
-_Key = tuple[int, int]  # epoch, index in the data set
+_Key = tuple[int, int, int]  # position in the stream of images, epoch, index in the data set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +29,8 @@ class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
     Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
-    The routed blocks read the patches `keep` `[m, K]` int64, or all if it is None.
+    The routed blocks read the patches `keep` `[m, K]` int64, or all if it is None. With `features`
+    `[m, T, D]` float16, a block is aligned with them (`repa`).
     """
 
     image: Tensor
@@ -36,6 +38,7 @@ class Microbatch:
     t: Tensor
     label: Tensor
     keep: Tensor | None = None
+    features: Tensor | None = None
 
     def to(self, device: torch.device) -> "Microbatch":
         """Copy the batch to `device`, from pinned memory asynchronously; pixels become float32."""
@@ -64,8 +67,9 @@ class MicrobatchDataset(Dataset[Microbatch]):
         # Filled in place: stacking small arrays takes as long as reading them.
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
-        times, labels = [], []
-        for number, (epoch, index) in enumerate(keys):
+        times, labels, features = [], [], []
+        aligned = is_aligned(config, position=keys[0][0])
+        for number, (_, epoch, index) in enumerate(keys):
             random = example_randomness(seed, epoch, index, shape=shape, objective=config.objective)
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
@@ -76,12 +80,15 @@ class MicrobatchDataset(Dataset[Microbatch]):
             noises[number] = random.noise
             times.append(random.t)
             labels.append(config.data.classes if random.drop_label else label)
+            if aligned:
+                features.append(self._source.features(index, flip=flip))
         return Microbatch(
             image=torch.from_numpy(images),
             noise=torch.from_numpy(noises),
             t=torch.tensor(times, dtype=torch.float32),
             label=torch.tensor(labels),
             keep=self._kept(keys),
+            features=torch.from_numpy(np.stack(features)) if features else None,
         )
 
     def _kept(self, keys: list[_Key]) -> Tensor | None:
@@ -91,7 +98,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
             return None
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
-        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for key in keys]))
+        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
 
 
 class LoaderIterator(Iterator[Item]):
@@ -156,7 +163,7 @@ def _microbatch_keys(
 
     def key(position: int) -> _Key:
         epoch, offset = divmod(position, size)
-        return epoch, int(order(epoch)[offset])
+        return position, epoch, int(order(epoch)[offset])
 
     micro = layout.micro_batch
     for begin in itertools.count(images + rank * micro, micro * layout.data_ranks):

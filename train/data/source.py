@@ -32,6 +32,10 @@ class Source(Protocol):
         image, label = self[index]
         return (image[:, :, ::-1] if augmentation.flip else image), label
 
+    def features(self, index: int, *, flip: bool) -> NDArray[np.float16]:
+        """Return the features of an example, `[T, D]`; only a latent store has them."""
+        raise TypeError(f"{type(self).__name__} holds no features")
+
 
 class Subset(Source):
     """The examples of a source with the given indices."""
@@ -48,6 +52,10 @@ class Subset(Source):
     def augmented(self, index: int, augmentation: Augmentation) -> tuple[Image, int]:
         """Return the source's own augmented example."""
         return self._source.augmented(int(self._indices[index]), augmentation)
+
+    def features(self, index: int, *, flip: bool) -> NDArray[np.float16]:
+        """Return the source's features."""
+        return self._source.features(int(self._indices[index]), flip=flip)
 
 
 class DummyLatents(Source):

@@ -34,14 +34,24 @@ class DiffusionObjective:
         noise: Tensor,
         t: Tensor,
         label: Tensor,
+        *,
+        aligned: int | None = None,
+        term: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Return the error of each image, `[B]` in float32.
 
-        `image` and `noise` are `[B, C, H, W]`; `t` in 0..1 and `label` are `[B]`.
+        `image` and `noise` are `[B, C, H, W]`; `t` in 0..1 and `label` are `[B]`. `term` is added
+        for the tokens `[B, T, width]` after the block `aligned`, if it is given.
         """
         task = self._task(image, noise, t)
-        output = network(task.x, task.t, label)
-        return self._error(task.velocity(output) - task.target)
+        if aligned is None:
+            output, tokens = network(task.x, task.t, label), None
+        else:
+            output, tokens = network(task.x, task.t, label, (aligned,))
+        losses = self._error(task.velocity(output) - task.target)
+        if term is not None and tokens is not None:
+            losses = losses + term(tokens)
+        return losses
 
     def _task(self, image: Tensor, noise: Tensor, t: Tensor) -> "_Task":
         if self._objective.kind == "flow":

@@ -60,9 +60,11 @@ class CheckpointState(Stateful):
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
         parameters = dict(self._network.named_parameters())
+        beside = {name: p for part in self._parts for name, p in part.parameters().items()}
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
-            "optimizer": {name: self._moments(p) for name, p in parameters.items()},
+            "optimizer": {n: self._moments(p) for n, p in (parameters | beside).items()},
+            **{name: parameter.detach() for name, parameter in beside.items()},
             **{name: value for part in self._parts for name, value in part.state().items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
             "clocks": _numbers(self._clocks.seconds),

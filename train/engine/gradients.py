@@ -45,15 +45,15 @@ def _row_norms(tensor: Tensor) -> Tensor:
     return torch.cat([norms, torch.linalg.vector_norm(flat[whole:]).view(1)])
 
 
-def sum_gradients(model: nn.Module) -> None:
-    """Sum the gradients of whole parameters over all ranks in one all-reduce.
+def sum_gradients(model: nn.Module, *, mean: bool = False) -> None:
+    """Sum the gradients of whole parameters over all ranks in one all-reduce, or average them.
 
     Every rank gets the same bits. Collective; nothing is done if the step has no gradients.
     """
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     if gradients and dist.get_world_size() > 1:
         dist.all_reduce(flat := parameters_to_vector(gradients))
-        vector_to_parameters(flat, gradients)
+        vector_to_parameters(flat / dist.get_world_size() if mean else flat, gradients)
 
 
 def scale_gradients(model: nn.Module, factor: Tensor) -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from torch import nn
+
 Fields = dict[str, Any]
 
 
@@ -56,4 +58,8 @@ class Part:
 
     def state(self) -> dict[str, Any]:
         """Return the entries of a checkpoint, tensors that are loaded in place."""
+        return {}
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters that the optimizer moves beside those of the network."""
         return {}

@@ -14,6 +14,8 @@ from train.model.flops import TIME_CHANNELS
 from train.model.published import State, from_published
 from train.model.routing import put_back, take, token_positions
 
+Taps = tuple[int, ...]
+
 
 class DiT(nn.Module):
     """Predict a tensor of the input's shape from a noisy image, a time and a label."""
@@ -45,10 +47,14 @@ class DiT(nn.Module):
         self.init_buffers()
         self._init_weights()
 
-    def forward(self, x: Tensor, t: Tensor, label: Tensor, keep: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, t: Tensor, label: Tensor, taps: Taps = (), keep: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, ...]:
         """Return `[B, C, H, W]` for `x` `[B, C, H, W]`, `t` `[B]` in 0..1 and `label` `[B]`.
 
-        The routed blocks read the patches `keep` `[B, K]`, or all.
+        With `taps`, rising numbers of blocks from 1, return also the tokens of the patches after
+        each of these blocks, `[B, T, width]`. The routed blocks read the patches `keep` `[B, K]`,
+        or all.
 
         `null_label` stands for no label. Under autocast the sinusoids are rounded to the dtype of
         the patches, as RoPE's table is: a float32 table would make every block add in float32.
@@ -62,9 +68,12 @@ class DiT(nn.Module):
             registers = self.registers.to(tokens.dtype).expand(len(tokens), -1, -1)
             tokens = torch.cat([registers, tokens], dim=1)
         condition = F.silu(embedding)
-        tokens = self._through_blocks(tokens, self._block_condition(condition), keep=keep)
+        tokens, tapped = self._through_blocks(
+            tokens, self._block_condition(condition), keep=keep, taps=taps
+        )
         tokens = self._last_norm(tokens[:, self.prefix :], embedding, condition)
-        return self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
+        output = self._unpatchify(self.patches_out(tokens), height=x.shape[2], width=x.shape[3])
+        return (output, *tapped) if taps else output
 
     def init_buffers(self) -> None:
         """Compute the position tables, which no checkpoint holds, on the device of the weights."""
@@ -82,9 +91,12 @@ class DiT(nn.Module):
         """Return weights of the official DiT or fast-DiT by our names, else None."""
         return from_published(state, heads=self._model.heads)
 
-    def _through_blocks(self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None) -> Tensor:
-        """Return the tokens after the last block."""
+    def _through_blocks(
+        self, tokens: Tensor, condition: Tensor, *, keep: Tensor | None, taps: Taps
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Return the tokens after the last block, and the patches after the blocks `taps`."""
         route, rope = self._model.routed_blocks(), self.rope
+        tapped: list[Tensor] = []
         positions = None if keep is None else token_positions(keep, prefix=self.prefix)
         for number, block in enumerate(self.blocks):
             if positions is not None and number == route.start:
@@ -93,7 +105,9 @@ class DiT(nn.Module):
             tokens = block(tokens, condition, rope)
             if positions is not None and number + 1 == route.stop:
                 tokens, rope = put_back(tokens, dense, positions), self.rope
-        return tokens
+            if number + 1 in taps:
+                tapped.append(tokens[:, self.prefix :])
+        return tokens, tapped
 
     def _block_condition(self, condition: Tensor) -> Tensor:
         """Return the `condition` of the blocks for the embedding `[B, d]` after its SiLU."""

@@ -33,7 +33,7 @@ def routed(network: Callable[..., Any], keep: Tensor | None = None) -> Callable[
     """Return the network with only the patches `keep` `[B, K]` in its routed blocks."""
     if keep is None:
         return network
-    return lambda x, t, label: network(x, t, label, keep)
+    return lambda x, t, label, taps=(): network(x, t, label, taps, keep)
 
 
 def first_patches(config: Pretrain, images: int, device: torch.device) -> Tensor | None:

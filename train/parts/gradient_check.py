@@ -77,7 +77,7 @@ def check_gradients(context: TrainingContext[Pretrain], train_state: TrainState)
     batch.noise.normal_(generator=generator)
     # First, so that memory which compiled code forgets to write cannot hold the right gradients of
     # another pass.
-    train_state.losses(batch).mean().backward()
+    train_state.plain_losses(batch).mean().backward()
     passes = [_take_gradients(train_state.network), _plain_gradients(train_state, batch, "fp32")]
     # In float32, too, a pass rounds differently if its images move by their last bits.
     batch.image.mul_(1 + 2**-22 * batch.noise)

@@ -52,7 +52,7 @@ class HeldOutLoss:
     """The mean loss on held-out images, each at `validation.strata` times with fixed noise.
 
     The times are the midpoints of equally likely parts of the density that training draws from,
-    so the mean estimates the training loss. Images and noise depend
+    so the mean estimates the training loss, without the term of `repa`. Images and noise depend
     only on the data set, and the result is the same for any number of ranks.
     """
 
@@ -82,9 +82,9 @@ class HeldOutLoss:
         for _ in range(0, most, self._batch):
             batch = next(batches, None)
             if batch is not None:
-                total += train_state.losses(batch.to(device)).sum(dtype=torch.float64)
+                total += train_state.plain_losses(batch.to(device)).sum(dtype=torch.float64)
             else:
-                train_state.losses(zero_batch(train_state.config, images=1, device=device))
+                train_state.plain_losses(zero_batch(train_state.config, images=1, device=device))
         return float(sum_over_ranks(total)) / self._tensor / (len(self._images) * len(self._times))
 
     def _microbatches(self) -> Iterator[Microbatch]:

@@ -1,6 +1,6 @@
 """The optimizer of a run and the parameters that it treats alike."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,8 +20,10 @@ _RMS = 0.2
 _STACK = 2**25
 
 
-def make_optimizer(model: nn.Module, config: Pretrain) -> torch.optim.Optimizer:
-    """Return the optimizer of `optimizer.kind`."""
+def make_optimizer(
+    model: nn.Module, config: Pretrain, *, beside: Sequence[nn.Parameter] = ()
+) -> torch.optim.Optimizer:
+    """Return the optimizer of `optimizer.kind`; it also moves the parameters `beside` the model."""
     optimizer = config.optimizer
     adamw: dict[str, Any] = {
         "lr": optimizer.lr,
@@ -29,6 +31,8 @@ def make_optimizer(model: nn.Module, config: Pretrain) -> torch.optim.Optimizer:
         "eps": optimizer.eps,
     }
     groups = parameter_groups(model, config)
+    if beside:
+        groups.append({"params": list(beside), "weight_decay": 0.0})
     if optimizer.kind == "muon":
         dtype = torch.float32 if config.train.precision in ("fp32", "tf32") else torch.bfloat16
         return Muon(groups, dtype=dtype, fused=True, **adamw)

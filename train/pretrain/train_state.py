@@ -1,6 +1,8 @@
 """The state of a training: a network laid out over its ranks, and all that a step changes."""
 
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +11,7 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from runs.folder import RunFolder
 from train.data.loader import Microbatch
+from train.diffusion.alignment import TokenAlignment, make_alignment, zero_features
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
@@ -16,6 +19,7 @@ from train.engine.distributed import Ranks, from_every_rank, from_rank_0
 from train.engine.ema import EMA
 from train.engine.gradients import clipped_step, squared_gradient_norm
 from train.engine.numerics import set_deterministic, set_precision
+from train.engine.part import Part
 from train.engine.profiler import region
 from train.model.parallelize import autocast, can_compile, parallelize
 from train.model.routing import first_patches, routed
@@ -33,7 +37,7 @@ class GradientSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainState:
-    """`model` is `network` in its parallel wrapper, with its parameters."""
+    """`model` is `network` in its parallel wrapper, with its parameters; `alignment` is REPA's."""
 
     config: Pretrain
     network: nn.Module
@@ -41,9 +45,32 @@ class TrainState:
     objective: DiffusionObjective
     optimizer: torch.optim.Optimizer
     ema: EMA
+    alignment: TokenAlignment | None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts that have state of their own, which a checkpoint holds."""
+        return [self.ema, *([self.alignment] if self.alignment else [])]
 
     def losses(self, batch: Microbatch) -> Tensor:
         """Return the loss of each image, `[B]` float32."""
+        features, alignment = batch.features, self.alignment
+        extra: dict[str, Any] = {}
+        if features is not None and alignment is not None:
+            term = functools.partial(alignment.term, features=features)
+            extra = {"aligned": alignment.block, "term": term}
+        with autocast(self.config.train.precision, batch.image.device):
+            return self.objective.losses(
+                routed(self.model, batch.keep),
+                batch.image,
+                batch.noise,
+                batch.t,
+                batch.label,
+                **extra,
+            )
+
+    def plain_losses(self, batch: Microbatch) -> Tensor:
+        """Return the loss of each image without the term of `repa`, `[B]` float32."""
         with autocast(self.config.train.precision, batch.image.device):
             return self.objective.losses(
                 routed(self.model, batch.keep), batch.image, batch.noise, batch.t, batch.label
@@ -58,13 +85,17 @@ class TrainState:
         """Take optimizer step `step`, from 1: clip gradients, move the weights and their EMA."""
         with region("optimizer"):
             squared_norm = squared_gradient_norm(self.network)
+            beside = self.alignment.sum_gradients() if self.alignment else None
+            if beside is not None:
+                squared_norm += beside
             norm = squared_norm.sqrt().float()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate(step)
             clipped_step(self.optimizer, norm, limit=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
         summary = GradientSummary(squared_norm=squared_norm, norm=norm)
-        self.ema.after_update(step, summary)
+        for part in self.parts:
+            part.after_update(step, summary)
         return summary
 
     def learning_rate(self, step: int) -> float:
@@ -75,7 +106,7 @@ class TrainState:
         """Return the part of the state that a checkpoint holds, with the run's `clocks`."""
         return CheckpointState(
             network=self.network,
-            parts=[self.ema],
+            parts=self.parts,
             optimizer=self.optimizer,
             clocks=clocks,
         )
@@ -95,14 +126,16 @@ def make_train_state(
     network = initial.network
     fill = None if resumes else initial.fill
     model = parallelize(network, config, layout=layout, ranks=ranks, fill=fill)
-    train = config.train
+    alignment, train = make_alignment(config, ranks.device), config.train
+    beside = list(alignment.parameters().values()) if alignment else []
     return TrainState(
         config=config,
         network=network,
         model=model,
         objective=DiffusionObjective(config, ranks.device),
-        optimizer=make_optimizer(network, config),
+        optimizer=make_optimizer(network, config, beside=beside),
         ema=EMA(network, decay=train.ema_decay, warmup=train.ema_warmup),
+        alignment=alignment,
     )
 
 
@@ -112,8 +145,11 @@ def zero_batch(config: Pretrain, *, images: int, device: torch.device) -> Microb
     image = torch.zeros(images, data.channels, data.size, data.size, device=device)
     label = torch.zeros(images, dtype=torch.long, device=device)
     noise = torch.zeros_like(image)  # not `image` again: memory is measured with this batch
+    features = zero_features(config, images, device)
     keep = first_patches(config, images, device)
-    return Microbatch(image=image, noise=noise, t=label.float(), label=label, keep=keep)
+    return Microbatch(
+        image=image, noise=noise, t=label.float(), label=label, keep=keep, features=features
+    )
 
 
 def with_compile_resolved(run: RunFolder, config: Pretrain, ranks: Ranks) -> Pretrain:

@@ -20,6 +20,7 @@ from train.pretrain.train_state import make_train_state, zero_batch
 
 WIDE = {"width": 128, "depth": 8, "heads": 4, "patch": 4}
 JIT = {"family": "jit", "depth": 8, "jit": {"class_tokens": 4, "class_tokens_from": 2}}
+LATENTS = {"source": "latents", "path": "latents"}
 # World size and keys.
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "eager": (1, {}),
@@ -42,6 +43,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         4,
         {"layout": {"tensor": 2, "shard": 2}, "activation_checkpointing": {"mode": "full"}},
     ),
+    "REPA": (4, {"repa": {"weight": 0.5, "block": 2, "features": 32}, "data": LATENTS}),
     "TREAD": (1, {"model": {"routing": {"kind": "tread"}}}),
     "JiT": (1, {"model": JIT}),
     "JiT, FSDP2, compiled": (

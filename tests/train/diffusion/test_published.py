@@ -1,4 +1,4 @@
-"""The error of a velocity, and the prediction of images, agree with published code."""
+"""The term of `repa` and the prediction of images agree with published code."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from configs.errors import ConfigError
 from tests.train.diffusion.test_objective import DDPM, config_of
+from train.diffusion.alignment import alignment_error, make_projection
 from train.diffusion.objective import DiffusionObjective
 
+LATENT = ("data.source=latents", "data.path=store")
 T = torch.tensor([0.02, 0.3, 0.6, 0.9])
 LABEL = torch.tensor([0, 1, 2, 10])
 
@@ -43,6 +45,19 @@ def test_the_velocity_has_the_error_of_lightningdit() -> None:
     torch.testing.assert_close(losses(), torch.tensor(error), rtol=1e-5, atol=0)
 
 
+def test_the_alignment_error_of_a_projection_is_that_of_repa() -> None:
+    # Source: SILoss of sihyun-yu/REPA, for its `build_mlp` with the same weights.
+    keys = ["repa.hidden=7", "repa.features=8", "repa.weight=1", "repa.block=1"]
+    config = config_of(*LATENT, *keys)
+    narrow = config.model_copy(update={"model": config.model.model_copy(update={"width": 6})})
+    projection = make_projection(narrow, torch.device("cpu"))
+    for number, parameter in enumerate(projection.parameters(), start=1):
+        parameter.data.copy_(wave(*parameter.shape, rate=0.1 * number))
+    found = alignment_error(projection(wave(4, 5, 6, rate=0.71)), wave(4, 5, 8, rate=0.29))
+    expected = torch.tensor([0.0025123148, -0.0249238461, -0.0489470921, -0.037843965])
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-8)
+
+
 def test_a_predicted_image_has_the_loss_of_jit() -> None:
     # Source: Denoiser.forward of LTH14/JiT at 1 - t.
     expected = torch.tensor([350.97897339, 11.733878136, 3.2312088013, 1.2215074301])
@@ -58,6 +73,20 @@ def test_samples_of_a_network_that_predicts_the_image_end_at_it() -> None:
     torch.testing.assert_close(drawn, image)
 
 
-def test_ddpm_does_not_predict_the_image() -> None:
-    with pytest.raises(ConfigError, match="prediction x is for flow"):
-        config_of(*DDPM, "objective.prediction=x")
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ([*DDPM, "objective.prediction=x"], "prediction x is for flow"),
+        (["repa.weight=1"], "aligns a DiT with features of a latent store"),
+        ([*LATENT, "repa.weight=1", "repa.block=9"], "repa.block 9 is beyond model.depth"),
+        ([*LATENT, "repa.weight=1", "repa.block=1", "gns.enabled=true"], "trains a projection"),
+        (
+            [*LATENT, "repa.weight=1", "repa.block=2", "model.routing.kind=tread",
+             "model.routing.before=1", "model.routing.after=1"],
+            "aligns all patches",
+        ),
+    ],
+)  # fmt: skip
+def test_terms_that_cannot_be_combined_are_refused(keys: list[str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config_of(*keys)

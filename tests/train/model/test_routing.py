@@ -44,7 +44,7 @@ def test_routing_gives_the_outputs_of_its_authors() -> None:
             parameter.copy_(wave(*parameter.shape, phase=phase, scale=0.3))
         arguments = wave(1, 2, 8, 8, phase=1, scale=1), torch.tensor([0.3]), torch.tensor([3])
         for keep, expected in zip((KEEP, None), PUBLISHED, strict=True):
-            found = network(*arguments, keep)[0, :, ::4, ::4].flatten()
+            found = network(*arguments, (), keep)[0, :, ::4, ::4].flatten()
             torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-5, atol=1e-5)
 
 
@@ -63,19 +63,19 @@ def test_routed_blocks_read_the_kept_tokens_with_their_own_positions() -> None:
     seen: list[tuple[Tensor, ...]] = []
     for block in network.blocks:
         block.register_forward_pre_hook(lambda block, inputs: seen.append(inputs))
-    network(*inputs(), KEEP.expand(3, -1))
+    network(*inputs(), (), KEEP.expand(3, -1))
     assert [len(tokens[0]) for tokens, *_ in seen] == [18, 10, 10, 18]
     positions = [0, 1, *(KEEP[0] + 2).tolist()]
     for _, _, rope in seen[1:3]:
         assert torch.equal(rope[:, 0], network.rope[:, positions])
     everything = torch.arange(16).expand(3, -1)
-    torch.testing.assert_close(network(*inputs(), everything), network(*inputs()))
+    torch.testing.assert_close(network(*inputs(), (), everything), network(*inputs()))
 
 
 def test_routing_trains_every_parameter_whether_patches_skip_blocks_or_not() -> None:
     for keep in (KEEP.expand(3, -1), None):
         network = perturbed(config_of(depth=3, routing=TREAD))
-        network(*inputs(), keep).square().sum().backward()
+        network(*inputs(), (), keep).square().sum().backward()
         assert all(p.grad is not None and p.grad.any() for p in network.parameters())
 
 
@@ -128,7 +128,7 @@ def test_routing_compiles_two_shapes_once(monkeypatch: pytest.MonkeyPatch) -> No
     )
     keep = first_patches(config, 4, ranks.device)
     for arguments in ([keep], [keep.flip(0) + 1], []):
-        network(x, t, label, *arguments)
+        network(x, t, label, (), *arguments)
         assert counter.frame_count == 2
     torch._dynamo.reset()
 

@@ -65,6 +65,15 @@ class Latents(Source):
         # torch converts float16 to float32 six times as fast as numpy.
         return moments.to(torch.float32, copy=True).numpy(), shard.labels[position]
 
+    def features(self, index: int, *, flip: bool) -> NDArray[np.float16]:
+        """Return the features of an image or of its mirror image, `[T, D]`."""
+        assert self.index.features is not None
+        number = bisect_right(self._begins, index) - 1
+        found = np.empty(self.index.features.shape, dtype=np.float16)
+        position = index - self._begins[number]
+        self._shard(number).read_features(position, flip=flip, into=found.data)
+        return found
+
     def labels(self) -> Iterator[tuple[str, list[int]]]:
         """Yield the name and the labels of each shard."""
         for number, entry in enumerate(self._shards):

@@ -23,6 +23,7 @@ from configs.files import read_bytes
 from configs.schema.encode import Encoding
 from train.data.folder import ImageFolder, Listing, list_images
 from train.data.latents import store
+from train.data.latents.features import FeatureEncoder
 from train.data.latents.vae import Vae
 from train.data.loader import LoaderIterator, ahead, ignore_signals
 from train.data.source import from_pixels
@@ -64,6 +65,10 @@ class Encoder:
         self._vae = Vae(Path(config.vae), device=device, precision=config.precision)
         if self._vae.image_channels != 3:
             raise ConfigError(f"the VAE in {config.vae} takes other images than colour ones")
+        self._features: FeatureEncoder | None = None
+        if config.features is not None:
+            folder = Path(config.features)
+            self._features = FeatureEncoder(folder, grid=config.feature_grid, device=device)
         self.shard_count = -(-len(self.listing.files) // config.shard_examples)
 
     def claim_folder(self) -> None:
@@ -96,6 +101,8 @@ class Encoder:
             "images": len(self.listing.files),
             "listing": self.listing_sha256,
             "vae": self._vae.facts.sha256,
+            # None in stores without features, also in older ones.
+            "features": self._features and self._features.facts.model_dump_json(exclude={"path"}),
         }
 
     def finished_shard(self, number: int) -> store.ShardEntry | None:
@@ -146,19 +153,28 @@ class Encoder:
         indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
         return [list(indices[k : k + micro]) for k in range(0, len(indices), micro)]
 
-    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[Tensor, list[int]]:
-        """Return moments `[n, flips, 2, C, h, w]` and labels."""
-        moments, labels = list[Tensor](), list[int]()
+    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[dict[str, Tensor], list[int]]:
+        """Return moments `[n, flips, 2, C, h, w]`, features if they are encoded, and labels."""
+        tensors, labels = list[dict[str, Tensor]](), list[int]()
         for batch in batches:
             labels += batch.labels
-            moments.append(self._moments(batch.images))
-        return torch.cat(moments), labels
+            tensors.append(self._tensors(batch.images))
+        joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
+        return joined, labels
 
-    def _moments(self, images: Tensor) -> Tensor:
-        """Return the moments of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
+    def _tensors(self, images: Tensor) -> dict[str, Tensor]:
+        """Return moments and features of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
         images = from_pixels(images.to(self._vae.device, non_blocking=True))
         variants = [images, images.flip(-1)] if self.config.flip else [images]
-        moments = [torch.stack(self._vae.encode(variant), 1) for variant in variants]
+        tensors = {"moments": self._moments(variants)}
+        if self._features is not None:
+            features = [self._features.encode(each) for each in variants]
+            tensors["features"] = torch.stack(features, 1).half().cpu()
+        return tensors
+
+    def _moments(self, variants: list[Tensor]) -> Tensor:
+        """Return the moments of images `[n, C, H, W]`, one of the `variants` after the other."""
+        moments = [torch.stack(self._vae.encode(images), 1) for images in variants]
         stacked = torch.stack(moments, 1).to(getattr(torch, self.config.dtype)).cpu()
         if not stacked.isfinite().all():
             raise DataError(
@@ -184,6 +200,7 @@ class Encoder:
             scale=self._vae.scale,
             shift=self._vae.shift,
             vae=self._vae.facts,
+            features=self._features.facts if self._features else None,
             images=store.ImageFacts(
                 path=str(self.config.images),
                 listed=len(self.listing.files),

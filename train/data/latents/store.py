@@ -2,6 +2,7 @@
 
 STORE/encoding.json             the settings; a rerun continues only with the same ones
 STORE/shard-00000.safetensors   `moments` [n, flips, 2, C, H, W] and `label` [n],
+                                and `features` [n, flips, T, D] float16 if they are encoded
 STORE/shard-00000.json          the shard's size and checksum, written after it
 STORE/index.json                the index, written last: a store without it is not finished
 
@@ -52,6 +53,14 @@ class VaeFacts(StoreModel):
     config: dict[str, Any]
 
 
+class FeatureFacts(StoreModel):
+    """The encoder of the features; `shape` is features per image and channels of each."""
+
+    path: str
+    sha256: str
+    shape: tuple[int, int]
+
+
 class ImageFacts(StoreModel):
     """The images that were encoded; `sha256` covers their names and labels, in order."""
 
@@ -78,6 +87,7 @@ class StoreIndex(StoreModel):
     scale: list[float]
     shift: list[float]
     vae: VaeFacts
+    features: FeatureFacts | None = None
     images: ImageFacts
     shards: list[ShardEntry]
 
@@ -124,6 +134,12 @@ class ShardFile:
             raise DataError(f"{file}: its labels are {label}, not {entry.examples} I64; {RERUN}")
         self._file, self._begin, self._flips = file, moments.begin, index.flips
         self._stride = (moments.end - moments.begin) // max(1, entry.examples * index.flips)
+        features = tensors.get("features")
+        if index.features is not None:
+            expected = (entry.examples, index.flips, *index.features.shape)
+            if features is None or (features.dtype, features.shape) != ("F16", expected):
+                raise DataError(f"{file}: its features are {features}, not {expected} F16; {RERUN}")
+            self._features_begin = features.begin
         self._handle = os.open(file, os.O_RDONLY)
         labels = np.empty(entry.examples, dtype="<i8")
         self._read(labels.data, label.begin)
@@ -136,6 +152,11 @@ class ShardFile:
     def read(self, position: int, *, flip: bool, into: memoryview) -> None:
         """Fill `into` with the moments of one example, the mean first."""
         self._read(into, self._begin + (position * self._flips + flip) * self._stride)
+
+    def read_features(self, position: int, *, flip: bool, into: memoryview) -> None:
+        """Fill `into` with the features of one example, `[T, D]` in float16."""
+        example = position * self._flips + flip
+        self._read(into, self._features_begin + example * into.nbytes)
 
     def _read(self, into: memoryview, begin: int) -> None:
         if os.preadv(self._handle, [into], begin) != into.nbytes:
@@ -152,13 +173,14 @@ def record_path(file: Path) -> Path:
     return file.with_suffix(".json")
 
 
-def write_shard(file: Path, moments: Tensor, labels: list[int]) -> ShardEntry:
-    """Write `moments` `[n, flips, 2, C, H, W]` and labels, then the record.
+def write_shard(file: Path, tensors: dict[str, Tensor], labels: list[int]) -> ShardEntry:
+    """Write `moments` `[n, flips, 2, C, H, W]`, any other tensors and labels, then the record.
 
     A crash leaves no shard that looks complete: the record is written last.
     """
     # Not written by safetensors itself: its error for a full disk has no errno.
-    blob = save({"label": np.array(labels, dtype="<i8"), "moments": moments.numpy()})
+    arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+    blob = save({"label": np.array(labels, dtype="<i8"), **arrays})
     # No record of an older file may remain beside the new one.
     record_path(file).unlink(missing_ok=True)
     replace_file(file, blob)
