@@ -20,6 +20,7 @@ _COMMANDS = {
     # For `ditbench check` and `ditbench plan`.
     "check-data": "train.data.check_data",
     "cost": "train.cost.command",
+    "measure": "train.cost.measure",
     "noise": "train.gradient_noise.offline",
 }
 # The module that carries out an attempt at a run of each kind.

@@ -48,6 +48,7 @@ class Pretrain(Run):
             self._size(),
             self._unet(),
             self._optimizer(),
+            self._reduce(),
             self._sampler(),
             self._validation(),
             self._alignment(),
@@ -81,6 +82,11 @@ class Pretrain(Run):
             return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
         if kind == "muon" and self.layout.tensor > 1:
             return "optimizer.kind muon needs whole matrices: set layout.tensor to 1"
+        return None
+
+    def _reduce(self) -> str | None:
+        if self.train.reduce == "bf16" and self.gns.enabled:
+            return "gns.enabled reads the gradients that ranks sum: set train.reduce to fp32"
         return None
 
     def _sampler(self) -> str | None:

@@ -48,7 +48,6 @@ REMOVED_KEYS = {
     "train.float8": Removed(default=False, instead="removed; set train.precision"),
     "encode.channels": Removed(default=3, instead="removed; remove it"),
     "encode.skip_bad": Removed(default=False, instead="removed; ditbench check FOLDER lists them"),
-    "train.reduce": Removed(default="fp32", instead="removed; remove it"),
     "train.ema_snapshots": Removed(default=None, instead="removed; set train.ema_decay"),
     "gns.bins": Removed(default=10, instead="removed; run jobs/gns.sbatch on checkpoints"),
     "gns.whole_every": Removed(default=None, instead="removed; run jobs/gns.sbatch on checkpoints"),

@@ -86,6 +86,9 @@ class Train(KeyGroup):
         "loss clock",
         short="d",
     )
+    reduce: Literal["fp32", "bf16"] = key(
+        "fp32", "type of the sum of gradients over ranks", "loss clock"
+    )
     compile: bool | Literal["auto"] = key(
         "auto", "compile each block; auto: on GPUs if possible", "clock", short="c"
     )

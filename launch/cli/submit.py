@@ -66,6 +66,9 @@ def _add_plan(commands: Commands) -> None:
         "exit code 1: submit would refuse it",
     )
     _add_request(plan)
+    plan.add_argument(
+        "--measure", action="store_true", help="first time a minute of steps on each type of GPU"
+    )
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
     form = plan.add_mutually_exclusive_group()
     form.add_argument("--script", action="store_true", help="print only what sbatch would get")
@@ -74,6 +77,7 @@ def _add_plan(commands: Commands) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
+    from configs.errors import ConfigError
     from launch.plan.command import plan
     from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
     from launch.submit.study import StudyRequest, study_submission
@@ -84,9 +88,13 @@ def _plan(options: argparse.Namespace) -> int:
         return plan(subject, _plan_options(options))
     found = _request(options, "plan")
     if isinstance(found, StudyRequest):
+        if options.measure:
+            raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
         subject = StudyPlan(submission=study_submission(found), site_name=options.site)
     else:
-        subject = RunPlan(request=found, site_name=options.site, new=options.new)
+        subject = RunPlan(
+            request=found, site_name=options.site, new=options.new, measures=options.measure
+        )
     return plan(subject, _plan_options(options))
 
 

@@ -11,6 +11,7 @@ from configs.terminal import plural
 from launch.plan import memory
 from launch.plan.checks import forecast_checks, run_checks
 from launch.plan.forecast import ForecastAnswer
+from launch.plan.measure import measure
 from launch.plan.outlook import date, in_words, placements
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import table
@@ -30,11 +31,12 @@ Outlook = tuple[list[Row], str]
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run; `site_name` and `new` are the flags of `submit`."""
+    """A run; `site_name` and `new` are the flags of `submit`; `measures` times its steps first."""
 
     request: RunRequest
     site_name: str | None
     new: bool
+    measures: bool = False
     title, key = "does it fit?", "fits"
 
     @cached_property
@@ -44,6 +46,8 @@ class RunPlan:
 
     def checks(self) -> Iterator[CheckResult]:
         """Yield the checks by which `submit` refuses."""
+        if self.measures:
+            yield from measure(self.request)
         yield from run_checks(self.request, self.forecast)
         idle = checked("idle", lambda: check_idle(self.request, new=self.new))
         yield from [idle] if idle.level == "fail" else []

@@ -222,6 +222,12 @@ def expected_start(text: str) -> float | None:
     return parse_time(found[1]) if found else None
 
 
+def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in a job of its own on one node; give up after half an hour in the queue."""
+    own = ("--quiet", "--immediate=1800", "--nodes=1", "--ntasks=1", "--time=10")
+    return run("srun", *flags, *own, *command, timeout_s=None)
+
+
 def submit_text(text: str, *flags: str) -> str:
     """Queue the text of a batch script and return the job's id."""
     answer = run("sbatch", "--parsable", *flags, text=text)

@@ -9,7 +9,7 @@ import re
 
 EXECUTED = (
     r"python -m analysis (?!compare last).+",
-    r"python -m launch plan .+",
+    r"python -m launch plan (?!\S+ --measure).+",
     r"python -m launch (?:why|tail) .+",
     r"python -m launch check (?!data/imagenet256-sd).+",
     r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
@@ -24,6 +24,7 @@ MINUTES = (
     r"bash jobs/(?:pretrain|finetune)\.sbatch configs/.+",
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m launch check data/imagenet256-sd",
+    r"python -m launch plan \S+ --measure",
     r"python -m train (?:export|noise|sample|fid) .+",
     r"python -m finetune tiny .+",
     r"torchrun .+",

@@ -31,7 +31,7 @@ CONCRETE = {
     "python -m launch check X... [key=value ...]": [
         f"python -m launch check {LAYOUTS} configs/pretrain/digits.yaml"
     ],
-    "python -m launch plan X [key=value ...] [--script|--json]": [
+    "python -m launch plan X [key=value ...] [--measure] [--script|--json]": [
         "python -m launch plan logs/RUN --script"
     ],
     "python -m launch plan STUDY [key=v1,v2 ...] [--json]": [

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
-from configs.gpus import Gpu, gpu_names, named_gpu
+from configs.gpus import gpu_names, named_gpu
 from configs.schema import Pretrain
 from train.cost.line import Memory
 from train.cost.memory import GIB, overhead, pretrain_memory
@@ -52,7 +52,7 @@ def estimate(config: Pretrain) -> CostEstimate:
     world = config.resources.world
     numbers = pretrain_memory(config, divide(config, world=world, tuned=1)).numbers
     names = [config.resources.gpu] if config.resources.gpu else gpu_names()
-    found = {name: _estimate_on(named_gpu(name)[1], config) for name in names}
+    found = {name: _estimate_on(name, config) for name in names}
     return CostEstimate(world=world, parameters=round(numbers), gpus=found)
 
 
@@ -78,8 +78,9 @@ def largest_that_divides(config: Pretrain, *, world: int, capacity: float) -> in
     return None
 
 
-def _estimate_on(gpu: Gpu, config: Pretrain) -> GpuEstimate:
+def _estimate_on(name: str, config: Pretrain) -> GpuEstimate:
     """Return how a run fits on one type of GPU."""
+    gpu = named_gpu(name)[1]
     world, capacity = config.resources.world, gpu.memory_gb * 1e9
     largest = largest_that_divides(config, world=world, capacity=capacity)
     layout = divide(config, world=world, tuned=largest or 1)
@@ -97,7 +98,7 @@ def _estimate_on(gpu: Gpu, config: Pretrain) -> GpuEstimate:
             f"optimizer state and EMA take {constant / GIB:.0f} GiB on every rank"
         )
         fix = _SMALLER
-    elif not (step := step_time(config, flops=memory.flops, gpu=gpu)):
+    elif not (step := step_time(config, layout, memory=memory, gpu=name, peaks=gpu)):
         reason = f"it has no arithmetic for train.precision {config.train.precision}"
         fix = "train.precision=fp32"
     kinds = {kind: size for kind, size in vars(memory).items() if kind not in _COUNTS}

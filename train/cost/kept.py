@@ -37,9 +37,13 @@ def cost_file(facts: dict[str, Any]) -> Path:
     A changed line of the trainer, or another version of torch, makes it another file.
     """
     text = json.dumps({"facts": facts, "code": _code(), "libraries": _versions()}, sort_keys=True)
+    return cost_folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def cost_folder() -> Path:
+    """Return the folder of kept costs, in the user's cache."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    name = f"{hashlib.sha256(text.encode()).hexdigest()}.json"
-    return Path(cache) / "ditbench" / "cost" / name
+    return Path(cache) / "ditbench" / "cost"
 
 
 def say(words: str) -> None:

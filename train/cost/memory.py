@@ -84,7 +84,7 @@ def facts(config: Pretrain, layout: BatchLayout, stacks: dict[str, Stack]) -> di
         "data": [data.size, data.channels, data.classes],
         "optimizer": config.optimizer.kind,
         "compiled": counts_compiled(config),
-        "train": [train.precision, train.ema_decay is not None],
+        "train": [train.precision, train.reduce, train.ema_decay is not None],
         "layout": [layout.replicate > 1, layout.shard, layout.tensor, config.layout.reshard],
         "measures_noise": measures_noise(config, layout),
     }

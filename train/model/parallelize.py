@@ -1,8 +1,9 @@
 """Distribute a network over its ranks: DDP, FSDP2, HSDP and tensor parallelism.
 
 Also applies activation checkpointing and compilation, in the order in which they combine.
-In every layout, parameters, gradients, their reduction and moments are float32. Sharded blocks
-gather their weights in the dtype that autocast would round them to.
+In every layout, parameters, gradients and moments are float32, and so is the reduction unless
+`train.reduce` says otherwise. Sharded blocks gather their weights in the dtype that autocast would
+round them to.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Replicate
@@ -96,13 +98,17 @@ def parallelize(
     known = inspect.signature(DistributedDataParallel).parameters
     renamed = "forward_sync_buffers" in known  # from torch 2.15 on, where the older name warns
     unsent: dict[str, Any] = {"forward_sync_buffers" if renamed else "broadcast_buffers": False}
-    return DistributedDataParallel(
+    group = mesh["replicate"].get_group()
+    model = DistributedDataParallel(
         network,
         device_ids=[ranks.device] if ranks.device.type == "cuda" else None,
-        process_group=mesh["replicate"].get_group(),
+        process_group=group,
         gradient_as_bucket_view=True,
         **unsent,
     )
+    if config.train.reduce == "bf16":
+        model.register_comm_hook(group, bf16_compress_hook)
+    return model
 
 
 def is_sharded(layout: BatchLayout) -> bool:
@@ -167,8 +173,8 @@ def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
 def _apply_fsdp(
     network: nn.Module, blocks: list[nn.Module], mesh: DeviceMesh, config: Pretrain
 ) -> None:
-    dtype = DTYPES[config.train.precision]
-    root = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
+    dtype, reduce = DTYPES[config.train.precision], DTYPES[config.train.reduce]
+    root = MixedPrecisionPolicy(reduce_dtype=reduce, cast_forward_inputs=False)
     policy = dataclasses.replace(root, param_dtype=None if dtype is torch.float32 else dtype)
     for block in blocks:
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=config.layout.reshard)

@@ -43,6 +43,7 @@ def _dtypes(config: Pretrain, layout: BatchLayout) -> dict[str, str]:
     """Return the element types; the layout only decides whether there is a `gather`."""
     gather = str(DTYPES[config.train.precision]).removeprefix("torch.")
     compute = "tfloat32" if config.train.precision == "tf32" else gather
-    kept = ("parameters", "gradients", "reduction", "optimizer", "average")
-    types = dict.fromkeys(kept, "float32") | {"compute": compute}
+    kept = ("parameters", "gradients", "optimizer", "average")
+    reduction = str(DTYPES[config.train.reduce]).removeprefix("torch.")
+    types = dict.fromkeys(kept, "float32") | {"compute": compute, "reduction": reduction}
     return types | ({"gather": gather} if is_sharded(layout) else {})

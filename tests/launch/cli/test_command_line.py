@@ -27,7 +27,7 @@ def test_these_are_all_its_flags() -> None:
             "--fast", "--help", "--resolution", "--slurm", "--trigger", "--vae", "-h",
         ],
         "plan": [
-            "--all", "--help", "--json", "--new", "--no-forecast", "--partition",
+            "--all", "--help", "--json", "--measure", "--new", "--no-forecast", "--partition",
             "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
         ],
         "submit": [

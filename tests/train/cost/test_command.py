@@ -17,7 +17,9 @@ from configs.load import load
 from configs.schema import Pretrain
 from train.cost.command import main
 from train.cost.estimate import total_bytes
+from train.cost.measure import main as measure
 from train.cost.memory import pretrain_memory
+from train.cost.step_time import MeasuredStep, keep_measured, measured
 
 DIGITS = "configs/pretrain/digits.yaml"
 EAGER = "train.compile=false"
@@ -82,6 +84,39 @@ def test_an_answer_has_the_documented_keys(ask: Any) -> None:
     assert kinds <= set(a40["gib"])
     (family,) = ask(cell("resources.gpu=a100"))
     assert list(family["gpus"]) == ["a100"]
+
+
+def test_a_measured_step_replaces_the_guess_for_any_number_of_microbatches(ask: Any) -> None:
+    words = ["resources.gpu=a100", "train.micro_batch=16"]
+    config = load(Path(DIGITS), [EAGER, *words])
+    assert isinstance(config, Pretrain)
+    found = MeasuredStep(once_s=0.5, microbatch_s=0.3, spread=0.01, steps=20)
+    keep_measured(config, divide(config, world=1), found, gpu="a100")
+    for batch, seconds in ((16, 0.5), (64, 0.5 + 3 * 0.3)):
+        (one,) = ask(cell(*words, f"train.global_batch={batch}"))
+        step = one["gpus"]["a100"]["step_s"]
+        assert step["value"] == pytest.approx(seconds)
+        assert step["source"] == "measured in 20 steps"
+    others = ask(cell(words[0], "train.micro_batch=8"), cell(A40, words[1]))
+    for one in others:
+        (gpu,) = one["gpus"].values()
+        assert gpu["step_s"]["source"].startswith("guess")
+
+
+def test_steps_are_measured_and_kept(
+    ask: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}.items():
+        monkeypatch.setenv(name, value)
+    words = [EAGER, "train.global_batch=8", "resources.gpus_per_node=1"]
+    assert measure([DIGITS, *words, "--seconds=0.2"]) == 0
+    assert "cpu: " in capsys.readouterr().out
+    config = load(Path(DIGITS), words)
+    assert isinstance(config, Pretrain)
+    found = measured(config, divide(config, world=1), gpu="cpu")
+    assert found is not None
+    assert found.once_s > 0
+    assert found.steps >= 2
 
 
 def test_an_invalid_cell_has_its_error_and_the_others_are_answered(ask: Any) -> None:

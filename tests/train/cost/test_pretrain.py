@@ -37,6 +37,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
         4,
         {"layout": {"shard": 4, "reshard": False}, "train": {"compile": True}},
     ),
+    "FSDP2, reduced in bf16": (4, {"layout": {"shard": 4}, "train": {"reduce": "bf16"}}),
     "HSDP": (4, {"layout": {"shard": 2}}),
     "TP": (2, {"layout": {"tensor": 2}}),
     "TP, FSDP2, full": (

@@ -262,6 +262,7 @@ def test_a_run_is_checked_before_its_first_step_and_again_only_with_another_torc
 LONG_LAYOUTS = [
     ["train.compile=true"],
     ["layout.shard=2", "train.compile=true"],
+    ["layout.shard=2", "train.compile=true", "train.reduce=bf16"],
     ["layout.tensor=2", "train.compile=true"],
 ]
 
@@ -291,7 +292,7 @@ def test_the_check_of_a_shipped_dit_takes_less_memory_than_its_steps(name: str) 
     world = config.resources.world
     layout = divide(config, world=world)
     training = pretrain_memory(config, layout)
-    eager = {"compile": False, "precision": "fp32", "ema_decay": None}
+    eager = {"compile": False, "precision": "fp32", "reduce": "fp32", "ema_decay": None}
     plain = config.model_copy(update={"train": config.train.model_copy(update=eager)})
     eighth = -(-layout.micro_batch // 8)
     sharded = replace(layout, replicate=1, shard=world, tensor=1, micro_batch=eighth)

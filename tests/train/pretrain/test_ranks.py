@@ -6,8 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from configs.errors import ConfigError
+from configs.load import load
 from runs.folder import RunFolder
-from tests.real_runs import losses, resumed, trained
+from tests.real_runs import DIGITS, losses, resumed, trained
 from train.model.build import build_network
 from train.weights.export import export
 
@@ -135,12 +137,32 @@ def test_every_layout_starts_from_the_same_weights_to_the_bit(
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_blocks_that_stay_gathered_change_no_bit(logs: Path) -> None:
+def test_blocks_that_stay_gathered_change_no_bit_and_a_reduction_in_bf16_only_rounding(
+    logs: Path,
+) -> None:
     keys = ["train.steps=6", "train.micro_batch=16", "layout.shard=2", *SMALL]
-    plain, gathered = (
-        losses(trained(logs, [*keys, *more], ranks=2)) for more in ([], ["layout.reshard=false"])
-    )
+    arms = ([], ["layout.reshard=false"], ["train.reduce=bf16"])
+    runs = [trained(logs, [*keys, *more], ranks=2) for more in arms]
+    plain, gathered, rounded = map(losses, runs)
     assert gathered == plain
+    assert rounded[1] == plain[1]
+    assert 0 < abs(rounded[6] - plain[6]) / plain[6] < 1e-3
+    dtypes = runs[2].manifest()["attempts"][0]["dtypes"]
+    assert (dtypes["reduction"], dtypes["gradients"]) == ("bfloat16", "float32")
+
+
+def test_ddp_sums_gradients_in_bf16_if_asked_to(logs: Path) -> None:
+    keys = ["train.steps=6", "train.micro_batch=16", *SMALL]
+    runs = [trained(logs, [*keys, *more], ranks=2) for more in ([], ["train.reduce=bf16"])]
+    plain, rounded = map(losses, runs)
+    assert rounded[1] == plain[1]
+    assert 0 < abs(rounded[6] - plain[6]) / plain[6] < 1e-3
+    assert runs[1].manifest()["attempts"][0]["dtypes"]["reduction"] == "bfloat16"
+
+
+def test_a_reduction_in_bf16_is_refused_where_gradients_are_measured() -> None:
+    with pytest.raises(ConfigError, match=r"set train\.reduce to fp32"):
+        load(DIGITS, ["train.reduce=bf16", "gns.enabled=true"])
 
 
 @pytest.fixture(
