@@ -13,7 +13,6 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from runs.checks.paths import check_paths
 from tests.train.model.test_dit import config_of, inputs, perturbed
-from tests.train.weights.test_load import diffusers_timestep_embedding
 from train.model.build import build_network
 from train.model.published import from_published
 
@@ -33,10 +32,7 @@ PIXART = {
 OFFICIAL = ("x_embedder.", "t_embedder.", "blocks.", "final_layer.")
 
 
-def test_adaln_single_gives_the_outputs_of_pixart_in_diffusers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("train.model.dit.timestep_embedding", diffusers_timestep_embedding)
+def test_adaln_single_gives_the_outputs_of_pixart_in_diffusers() -> None:
     torch.manual_seed(0)
     published: Any = PixArtTransformer2DModel(
         num_attention_heads=4,
