@@ -1,6 +1,5 @@
 """Latents are the VAE's encodings, sampled anew every epoch, and decoded by the same VAE."""
 
-import json
 import logging
 import pickle
 from pathlib import Path
@@ -209,16 +208,6 @@ def test_a_missing_or_different_vae_leaves_latents_and_warns(
         caplog.clear()
         assert decode_samples(latent, config, device=torch.device("cpu")) is latent
         assert message in caplog.text
-
-
-def test_a_config_older_than_scaling_factors_gets_the_default(tmp_path: Path) -> None:
-    save_kl(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["scaling_factor"], config["shift_factor"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    vae = Vae(tmp_path, device=torch.device("cpu"))
-    assert (vae.scale, vae.shift) == ([0.18215] * 4, [0.0] * 4)
-    assert vae.facts.config["scaling_factor"] == 0.18215
 
 
 @pytest.mark.parametrize(

@@ -154,14 +154,6 @@ def test_digits_written_as_png_files_are_the_same_digits(tmp_path: Path) -> None
         digits_command.main([str(tmp_path / "png")])
 
 
-def test_dummy_latents_are_all_different_and_as_many_as_configured() -> None:
-    data = Data(source="dummy", size=64, channels=16, images=1000, classes=1000)
-    source = open_source(data)
-    assert len(source) == 1000
-    assert len({source[index][0].tobytes() for index in range(20)}) == 20
-    assert np.array_equal(source[3][0], source[3][0])
-
-
 @pytest.mark.parametrize("width", [36, 64, 500])
 def test_an_image_is_cropped_at_its_centre(width: int) -> None:
     pixels = np.zeros((32, width, 3), dtype=np.uint8)

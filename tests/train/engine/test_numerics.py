@@ -63,15 +63,6 @@ def test_a_deterministic_training_uses_only_such_algorithms(
         torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.usefixtures("gpu")
-def test_training_sets_it_before_the_first_product(tmp_path: Path) -> None:
-    config = expect(load(DIGITS, [*TINY]), Pretrain, source=DIGITS)
-    layout = divide(config, world=1)
-    alone = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
-    make_train_state(config, layout=layout, ranks=alone)
-    assert tf32() == (False, False)
-
-
 @pytest.mark.parametrize(
     ("precision", "compute", "gather"),
     [
