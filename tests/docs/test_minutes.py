@@ -41,7 +41,6 @@ INSTEAD = {
     r"step-000000500": "step-000000200",
     r"(gns logs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
     r"samples=50$": "samples=5",
-    r"0 1 2 3 4; do": "0 1; do",
     r"50000": "64",
     r"--logdir logs": "--logdir logs --port 0",
 }
