@@ -90,6 +90,5 @@ def _attempt(
     if agent := os.environ.pop(AGENT, None):
         end_with_parent(int(agent))
     distributed = importlib.import_module("train.engine.distributed")
-    distributed.select_mig_instance()  # Libraries initialise CUDA when they are imported.
     status = int(importlib.import_module(module).attempt(run, number=attempt))
     return status and int(distributed.end_rank(status))

@@ -40,7 +40,7 @@ class RunFolder:
     data_file = Below("data.json")  # hashes of a fine-tuning's images with captions, by path
     samples = Below("samples")  # the folder of sample grids, by step
     lora = Below("lora")  # the folder of LoRA files, by step: `step-000000500.safetensors`
-    profile = Below("profile")  # the folder of Chrome traces and memory snapshots, by attempt
+    profile = Below("profile")  # the folder of Chrome traces, by attempt
     tensorboard = Below("tensorboard")  # the folder of TensorBoard events
     stop_file = Below("STOP")  # if this file exists, the run saves and stops
 

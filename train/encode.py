@@ -18,7 +18,7 @@ from configs.errors import DataError
 from configs.schema.encode import Encode, Encoding
 from runs.folder import RunFolder
 from train.data.latents.encoding import Encoder
-from train.data.latents.store import INDEX, ShardRecord
+from train.data.latents.store import INDEX, ShardEntry
 from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks, from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
@@ -34,11 +34,10 @@ class Progress:
     shards: int
     of_shards: int
     images: int
-    skipped: int
 
     def fields(self) -> dict[str, int]:
         """Return the fields of a record."""
-        return {"step": self.shards, "images": self.images, "skipped": self.skipped}
+        return {"step": self.shards, "images": self.images}
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -51,7 +50,7 @@ def _run(attempt: Attempt[Encode]) -> None:
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
         metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)
-        last = Progress(shards=0, of_shards=0, images=0, skipped=0)
+        last = Progress(shards=0, of_shards=0, images=0)
 
         def report(progress: Progress) -> None:
             nonlocal last
@@ -89,12 +88,12 @@ def encode(
     missing = [number for number in range(encoder.shard_count) if number not in records]
     stop_request = StopRequest.GO_ON
 
-    def finish_round(writing: dict[int, Future[ShardRecord]]) -> None:
+    def finish_round(writing: dict[int, Future[ShardEntry]]) -> None:
         records.update(_gather({number: record.result() for number, record in writing.items()}))
         report(_progress(records, encoder))
 
     # A shard is written while the next one is encoded.
-    writing: dict[int, Future[ShardRecord]] | None = None
+    writing: dict[int, Future[ShardEntry]] | None = None
     with contextlib.closing(encoder.make_shards(missing[ranks.rank :: ranks.world])) as made:
         for _ in range(0, len(missing), ranks.world):
             stop_request = StopRequest(max_over_ranks(request()))
@@ -115,19 +114,18 @@ def encode(
     return StopRequest.GO_ON
 
 
-def _gather(mine: dict[int, ShardRecord | None]) -> dict[int, ShardRecord]:
+def _gather(mine: dict[int, ShardEntry | None]) -> dict[int, ShardEntry]:
     """Return the records of all ranks, without the shards that have none. Collective."""
-    gathered: dict[int, ShardRecord] = {}
+    gathered: dict[int, ShardEntry] = {}
     made = {number: record.model_dump() for number, record in mine.items() if record is not None}
     for records in from_every_rank(list(made.items())):
-        gathered |= {number: ShardRecord(**record) for number, record in records}
+        gathered |= {number: ShardEntry(**record) for number, record in records}
     return gathered
 
 
-def _progress(records: dict[int, ShardRecord], encoder: Encoder) -> Progress:
+def _progress(records: dict[int, ShardEntry], encoder: Encoder) -> Progress:
     return Progress(
         shards=len(records),
         of_shards=encoder.shard_count,
         images=sum(record.examples for record in records.values()),
-        skipped=sum(len(record.skipped) for record in records.values()),
     )

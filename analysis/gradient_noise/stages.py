@@ -19,7 +19,6 @@ from analysis.stats.intervals import Floats
 from analysis.stats.mean import MIN_VALUES
 from analysis.stats.noise_scale import GramSums, concatenate
 from configs.errors import ConfigError, Unreadable
-from configs.load import flatten
 from runs.folder import RunFolder
 from runs.records import read_records, valid
 
@@ -54,14 +53,9 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientNoiseLog:
-    """The stages of a run, its timestep `sampler`, and the number of `malformed` records.
-
-    Under the `stratified` sampler the timesteps depend on one another, so the records cannot
-    predict what another sampler would save.
-    """
+    """The stages of a run, and the number of `malformed` records."""
 
     name: str
-    sampler: str
     stages: tuple[Stage, ...]
     malformed: int
 
@@ -72,7 +66,6 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
     A run over checkpoints has one stage for each. Raise `Unreadable` if nothing was recorded.
     """
     try:
-        config = flatten(run.config_tree())
         records = valid(record for _, record in read_records(run.metrics_file))
     except (ConfigError, RecursionError, TypeError) as error:
         raise Unreadable(str(error)) from None
@@ -87,10 +80,7 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
             "its checkpoints with jobs/gns.sbatch"
         )
-    sampler = str(config.get("sampler" if samples else "objective.sampler") or "uniform")
-    return GradientNoiseLog(
-        name=run.name, sampler=sampler, stages=tuple(found), malformed=malformed
-    )
+    return GradientNoiseLog(name=run.name, stages=tuple(found), malformed=malformed)
 
 
 def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:

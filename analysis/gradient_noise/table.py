@@ -8,8 +8,6 @@ import numpy as np
 
 from analysis.gradient_noise.records import SAME, WHOLE
 from analysis.gradient_noise.stages import BinnedSums, GradientNoiseLog, Stage
-from analysis.gradient_noise.variance_reduction import VarianceReduction, predict_variance
-from analysis.stats.intervals import Estimate
 from analysis.stats.noise_scale import DETERMINED, NoiseScale, noise_scale
 from analysis.table import interval_text
 
@@ -27,12 +25,11 @@ class BinNoise:
 
 @dataclass(frozen=True, kw_only=True)
 class StageNoise:
-    """A stage's noise scale over all t, by scope and bin, and the variance it could save."""
+    """A stage's noise scale over all t, and by scope and bin."""
 
     stage: Stage
     scale: NoiseScale
     bins: dict[str, list[BinNoise]]
-    reductions: list[VarianceReduction]
 
     @property
     def step(self) -> int:
@@ -42,13 +39,11 @@ class StageNoise:
 
 def noise_by_stage(log: GradientNoiseLog) -> list[StageNoise]:
     """Return the noise of every stage of a run, in order."""
-    predicts = log.sampler != "stratified"
     return [
         StageNoise(
             stage=stage,
             scale=noise_scale(stage.whole),
             bins={binned.scope: _bins(binned) for binned in stage.binned},
-            reductions=[one for b in stage.binned if predicts and (one := predict_variance(b))],
         )
         for stage in log.stages
     ]
@@ -129,8 +124,6 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
     """Yield the remarks that go below the table of a run."""
     if log.malformed:
         yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
-    if log.sampler == "stratified":
-        yield f"{log.name}: its timesteps are stratified; tr Sigma is per image of a whole group"
     undetermined = sum(stage.scale.verdict != DETERMINED for stage in stages)
     if undetermined:
         yield (
@@ -145,17 +138,6 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
             f"{log.name}, step {last.step}: adaLN's noise scales are {min(known):.2g} to "
             f"{max(known):.2g} times the whole model's ({len(known)} of {len(ratios)} bins)"
         )
-    for found in last.reductions:
-        yield (
-            f"{log.name}, step {last.step}, {found.scope}: variance left by the samplers: "
-            f"stratified {_estimate(found.stratified)}, variance {_estimate(found.variance)}"
-        )
-        shares = ", ".join(f"{share:.3g}" for share in found.bin_shares)
-        yield f"{log.name}, step {last.step}, {found.scope}: objective.bin_shares=[{shares}]"
-
-
-def _estimate(estimate: Estimate) -> str:
-    return f"{estimate.value:.3f} {interval_text(estimate.low, estimate.high, '.3f')}".rstrip()
 
 
 def _finite(value: float) -> float | None:

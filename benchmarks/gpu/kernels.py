@@ -86,20 +86,16 @@ def measure_facts() -> None:
     """Print what a run's manifest says about the machine, with clocks under load."""
     # Imported here: a machine without pydantic has its ceilings measured.
     from train.engine.distributed import read_ranks
-    from train.engine.environment import gpu_settings, rank_placement, versions
-    from train.model.attention import attention_kernel
+    from train.engine.environment import rank_placement, versions
 
     a = torch.randn(8192 if ON_GPU else 64, 8192 if ON_GPU else 64, device=DEVICE, dtype=DTYPE)
     for _ in range(400 * ON_GPU):  # a second of work, under which the clocks are read
         a @ a
-    facts = rank_placement(read_ranks()) | versions() | gpu_settings()
-    facts["attention"] = attention_kernel(
-        heads=HEADS,
-        tokens=TOKENS,
-        head_dim=WIDTH // HEADS,
-        dtype=DTYPE,
-        device=torch.device(DEVICE),
-    )
+    facts = rank_placement(read_ranks()) | versions()
+    # Torch's list of preferences, which it completes within the first call, does not say it.
+    shape = (1, HEADS, TOKENS, WIDTH // HEADS)
+    query = torch.empty(shape, dtype=DTYPE, device=DEVICE, requires_grad=True)
+    facts["attention"] = SDPBackend(torch._fused_sdp_choice(query, query, query)).name
     put("facts", **{name: fact for name, fact in facts.items() if name not in ("node", "host")})
 
 

@@ -4,7 +4,7 @@
 
 By default: what images with torch, numpy, Pillow, PyYAML, safetensors and pytest lack.
 `--bare` adds these for an image with torch alone; `--optional` adds what single pieces need
-(diffusers and peft, torchao). Versions are those of env/, for x86-64.
+(diffusers and peft). Versions are those of env/, for x86-64.
 """
 
 import argparse
@@ -24,7 +24,7 @@ TRAINER = ("pydantic", "nvidia-ml-py")
 BARE = ("numpy", "pillow", "pyyaml", "safetensors", "pytest", "pytest-timeout",
         "pytest-xdist")  # fmt: skip
 # Without what they need: images with torch have it, or it is only needed for downloads.
-OPTIONAL = ("diffusers", "peft", "torchao")
+OPTIONAL = ("diffusers", "peft")
 
 
 def main(arguments: list[str]) -> int:

@@ -91,16 +91,6 @@ def _check_microbatches(config: Pretrain, layout: BatchLayout) -> None:
             f"gns.enabled compares microbatches, but one rank with train.micro_batch {batch} has "
             "one per step: set train.micro_batch to half of train.global_batch or less"
         )
-    if config.gns.bins and layout.micro_batch < 2:
-        raise ConfigError(
-            "gns.bins compares images of one microbatch, but train.micro_batch is 1: set it to 2 "
-            "or more, or gns.bins to null"
-        )
-    if config.objective.sampler == "stratified" and batch % config.objective.strata:
-        raise ConfigError(
-            f"gns.enabled needs independent microbatches, but one of {batch} images splits "
-            f"objective.strata {config.objective.strata}; set it to a divisor of {batch}"
-        )
 
 
 def _mesh(config: Pretrain | Finetune, world: int) -> tuple[int, int, int]:

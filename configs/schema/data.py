@@ -21,9 +21,6 @@ class Data(KeyGroup):
         None, "folder of the data set: for cifar10, folder and latents", "clock", path="folder",
         tags="picture",
     )  # fmt: skip
-    labels: str | None = key(
-        None, "csv of file name and label, if classes are not sub-folders", "loss", path="file"
-    )
     vae: str | None = key(
         None, "VAE for sampled latents; null: the one that encoded them", free=True, path="folder"
     )
@@ -48,8 +45,6 @@ class Data(KeyGroup):
             raise ValueError(f"data.source {self.source} takes no data.path: remove it")
         if self.source != "latents" and self.vae is not None:
             raise ValueError(f"data.source {self.source} takes no data.vae: remove it")
-        if self.source != "folder" and self.labels is not None:
-            raise ValueError(f"data.source {self.source} has labels of its own: remove data.labels")
         known = {"digits": (8, 1, 10), "cifar10": (32, 3, 10)}.get(self.source)
         if known and known != (self.size, self.channels, self.classes):
             raise ValueError(

@@ -11,15 +11,10 @@ from configs.schema.run import Run
 class Encoding(KeyGroup):
     """The images to encode, the VAE, and the format of the store."""
 
-    images: str | None = key(
-        None, "folder of images: one sub-folder per class, or flat with labels", path="folder"
-    )
-    labels: str | None = key(
-        None, "csv of file name and label, if classes are not sub-folders", path="file"
-    )
+    images: str | None = key(None, "folder of images: one sub-folder per class", path="folder")
     vae: str | None = key(
         None,
-        "folder of an AutoencoderKL, AutoencoderKLCosmos or AutoencoderDC of diffusers",
+        "folder of an AutoencoderKL of diffusers",
         path="folder",
     )
     features: str | None = key(
@@ -32,7 +27,6 @@ class Encoding(KeyGroup):
     )
     out: str | None = key(None, "folder of the new store", path="new")
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)
-    channels: Literal[1, 3] = key(3, "channels of an image: 3, or 1 for a greyscale VAE", "clock")
     flip: bool = key(True, "also encode the mirrored images", "clock")
     precision: Literal["fp32", "tf32", "bf16"] = key(
         "fp32", "precision of the VAE: fp32 without TF32, tf32 (GPUs), or bf16 by autocast", "clock"
@@ -42,7 +36,6 @@ class Encoding(KeyGroup):
     shard_examples: int = key(
         4096, "images per shard; a rank holds two shards in memory", "clock", ge=1
     )
-    skip_bad: bool = key(False, "skip and count unreadable images instead of failing", free=True)
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")

@@ -14,9 +14,6 @@ class GradientNoise(KeyGroup):
     enabled: bool = key(
         False, "record |G|^2 and tr Sigma from the microbatches of every step", "clock", free=True
     )
-    bins: int | None = key(
-        10, "equal bins of t for the noise of adaLN layers; null: none", "clock", free=True, ge=2
-    )
 
 
 class NoiseRun(Run):
@@ -26,9 +23,6 @@ class NoiseRun(Run):
     seed: int = key(0, "seed of images, noise and timesteps", "loss", ge=0, lt=2**63)
     run: str | None = key(
         None, "pretraining run whose checkpoints are measured", "loss", path="pretraining run"
-    )
-    config: str | None = key(
-        None, "instead: a pretraining config with weights in model.init_from", "loss", path="file"
     )
     steps: list[int] | None = key(None, "saved steps of the run; null: all", "loss")
     weights: Literal["ema", "model"] = key(
@@ -47,11 +41,6 @@ class NoiseRun(Run):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "NoiseRun":
-        if (self.run is None) == (self.config is None):
-            raise ValueError(
-                "name what to measure: run, the folder of a pretraining run, or config, a "
-                "pretraining config with model.init_from"
-            )
-        if self.config is not None and self.steps is not None:
-            raise ValueError("steps selects checkpoints of run; remove it if config is given")
+        if self.run is None:
+            raise ValueError("run must name the folder of a pretraining run, such as run=logs/RUN")
         return self

@@ -44,18 +44,14 @@ class Jit(KeyGroup):
 class Routing(KeyGroup):
     """In training, a share of the patches skips the middle blocks (docs/recipes.md)."""
 
-    kind: Literal["none", "tread", "sprint"] = key(
+    kind: Literal["none", "tread"] = key(
         "none",
-        "tread: the patches are put back as they were before (Krause et al. 2025); sprint: a "
-        "linear layer fuses all patches with those before (Park et al. 2025)",
+        "tread: the patches are put back as they were before (Krause et al. 2025)",
         "loss clock",
     )
     drop: float = key(0.5, "share of the patches that skip blocks", "loss clock", gt=0, lt=1)
     before: int = key(2, "first blocks, which read all patches", "loss clock", ge=1)
     after: int = key(2, "last blocks, which read all patches", "loss clock", ge=0)
-    tune: float = key(
-        0.0, "share of train.steps, at the end, in which no patch skips", "loss clock", ge=0, le=1
-    )
 
     def kept(self, patches: int) -> int:
         """Return how many of an image's `patches` the routed blocks read."""
@@ -87,14 +83,6 @@ class Model(KeyGroup):
         "loss clock",
         tags="dit",
     )
-    norm: Literal["layer", "rms"] = key(
-        "layer", "norm of tokens: layer norm, or RMS norm (Zhang & Sennrich 2019)", "loss clock",
-        tags="dit",
-    )  # fmt: skip
-    value_residual: bool = key(
-        False, "attend to the mean of own and first block's values (Zhou et al. 2024)",
-        "loss clock", tags="dit",
-    )  # fmt: skip
     registers: int = key(
         0, "learned tokens beside the patches (Darcet et al. 2023)", "loss clock", ge=0, tags="dit"
     )
@@ -102,16 +90,12 @@ class Model(KeyGroup):
         "rope", "rope: rotary, in attention; sincos: added to the patches", "loss clock", tags="dit"
     )
     qk_norm: bool = key(True, "RMS norm of queries and keys", "loss clock", tags="dit")
-    frequencies: Literal["dit", "diffusers"] = key(
-        "dit", "of the time embedding: exponents / 128 (dit), / 127 (diffusers)", "loss", tags="dit"
-    )
     routing: Routing = Field(default_factory=Routing)
     jit: Jit = Field(default_factory=Jit)
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(
         None,
-        "initial weights: an official DiT .pt, a diffusers folder, a .safetensors of "
-        "`train export`, or a run; null: random",
+        "initial weights: an official DiT or JiT, a file of `train export`, or a run; null: random",
         "loss",
         path="either",
     )

@@ -30,64 +30,24 @@ class Objective(KeyGroup):
 
     kind: Literal["flow", "ddpm"] = key(
         "flow",
-        "flow: v = noise - image at x = (1-t) image + t noise; ddpm: steps 0..999 of `schedule`",
+        "flow: v = noise - image at x = (1-t) image + t noise; ddpm: the noise, at steps 0..999",
         "loss",
     )
-    prediction: Literal["eps", "v", "x"] = key(
+    prediction: Literal["eps", "x"] = key(
         "eps",
-        "output of the network; ddpm: the noise (eps), or v (Salimans & Ho 2022); flow: the image "
-        "(x), with the loss of v (Li & He 2025), otherwise v",
+        "eps: the network predicts what `kind` says; x: the image, with flow's loss of v (Li & He "
+        "2025)",
         "loss",
     )
-    schedule: Literal["linear", "cosine"] = key("linear", "noise schedule of ddpm", "loss")
     error: Literal["l2", "l1"] = key("l2", "squared or absolute error", "loss")
-    min_snr: float | None = key(
-        None, "cap of ddpm's min-SNR weight (Hang et al. 2023); null: none", "loss", gt=0
-    )
-    timesteps: Literal["uniform", "logit_normal", "mode"] = key(
+    timesteps: Literal["uniform", "logit_normal"] = key(
         "logit_normal", "distribution of t (Esser et al. 2024)", "loss"
     )
     logit_mean: float = key(0.0, "m of t = sigmoid(m + s n)", "loss")
     logit_std: float = key(1.0, "s of t = sigmoid(m + s n)", "loss", gt=0)
-    mode_scale: float = key(
-        1.29, "k of t = 1 - u - k (cos^2(pi u / 2) - 1 + u)", "loss", ge=-1, le=1.75
-    )
-    shift_tokens: int | None = key(
-        None,
-        "shift t towards noise relative to a model with this many tokens, by sqrt(tokens / this)",
-        "loss",
-        unit="tokens",
-        ge=1,
-    )
-    sampler: Literal["uniform", "stratified", "variance"] = key(
-        "uniform",
-        "how t is drawn: independently; one from each of `strata` equally likely parts; or "
-        "by `bin_shares`, with weights that keep the loss unbiased",
-        "loss",
-    )
-    strata: int = key(
-        16, "parts of t for stratified: consecutive images take one each", "loss", ge=2
-    )
-    bin_shares: list[float] | None = key(
-        None,
-        "frequency of each of several equal bins of t for variance, in any unit; "
-        "`ditbench noise` prints the shares that save most",
-        "loss",
-    )
     label_dropout: float = key(
         0.1, "share of null labels, for classifier-free guidance", "loss", ge=0, lt=1
     )
-
-    @model_validator(mode="after")
-    def _sampler_fits(self) -> "Objective":
-        shares = self.bin_shares
-        if (self.sampler == "variance") != (shares is not None):
-            raise ValueError(
-                "objective.sampler variance and objective.bin_shares go together: set both or none"
-            )
-        if shares is not None and (len(shares) < 2 or min(shares) <= 0):
-            raise ValueError("objective.bin_shares: expected two or more numbers above 0")
-        return self
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Objective":
@@ -96,10 +56,6 @@ class Objective(KeyGroup):
                 raise ValueError(
                     f"objective.timesteps {self.timesteps} is for flow; set uniform for ddpm"
                 )
-            if self.shift_tokens is not None:
-                raise ValueError("objective.shift_tokens is for flow; remove it for ddpm")
             if self.prediction == "x":
-                raise ValueError("objective.prediction x is for flow; set eps or v for ddpm")
-        elif self.min_snr is not None:
-            raise ValueError("objective.min_snr is for ddpm; remove it for flow")
+                raise ValueError("objective.prediction x is for flow; set eps for ddpm")
         return self

@@ -49,10 +49,8 @@ class Pretrain(Run):
             self._unet(),
             self._optimizer(),
             self._reduce(),
-            self._float8(),
             self._sampler(),
             self._validation(),
-            self._strata(),
             self._alignment(),
             self._noise(),
             self._routing(),
@@ -74,19 +72,12 @@ class Pretrain(Run):
             return None
         if self.layout.tensor > 1:
             return "layout.tensor splits transformer blocks; a U-Net has none: set it to 1"
-        if self.objective.shift_tokens:
-            return "objective.shift_tokens counts patches; a U-Net has none: remove it"
-        if self.activation_checkpointing.mode != "none" or self.train.float8:
-            return (
-                "activation_checkpointing and train.float8 are for transformer blocks; "
-                "a U-Net has none"
-            )
+        if self.activation_checkpointing.mode != "none":
+            return "activation_checkpointing is for transformer blocks; a U-Net has none"
         return None
 
     def _optimizer(self) -> str | None:
         kind = self.optimizer.kind
-        if kind != "adamw" and self.train.precision == "fp16":
-            return f"optimizer.kind {kind} cannot skip a step: set train.precision to bf16"
         if kind == "muon" and self.model.family == "unet":
             return "optimizer.kind muon moves transformer blocks; a U-Net has none: set adamw"
         if kind == "muon" and self.layout.tensor > 1:
@@ -96,11 +87,6 @@ class Pretrain(Run):
     def _reduce(self) -> str | None:
         if self.train.reduce == "bf16" and self.gns.enabled:
             return "gns.enabled reads the gradients that ranks sum: set train.reduce to fp32"
-        return None
-
-    def _float8(self) -> str | None:
-        if self.train.float8 and self.train.compile is not True:
-            return "train.float8 is slower than bf16 in eager blocks: set train.compile to true"
         return None
 
     def _sampler(self) -> str | None:
@@ -120,15 +106,6 @@ class Pretrain(Run):
             return "evaluate.fid.every needs evaluate.fid.features, but for held-out digits"
         return None
 
-    def _strata(self) -> str | None:
-        strata = self.objective.strata
-        if self.objective.sampler == "stratified" and self.train.global_batch % strata:
-            return (
-                f"objective.strata {strata} does not divide train.global_batch "
-                f"{self.train.global_batch}: each step consists of whole groups of strata"
-            )
-        return None
-
     def _alignment(self) -> str | None:
         if not self.repa.weight:
             return None
@@ -145,17 +122,11 @@ class Pretrain(Run):
         return None
 
     def _noise(self) -> str | None:
-        if not self.gns.enabled:
-            return None
-        if self.layout.tensor > 1:
+        if self.gns.enabled and self.layout.tensor > 1:
             return (
                 "gns.enabled reads gradients before ranks sum them, but tensor parallelism splits "
                 "them over ranks: set layout.tensor to 1, or gns.enabled to false"
             )
-        if self.gns.bins is None:
-            return None
-        if self.model.family == "unet" or self.model.conditioning != "adaln":
-            return "gns.bins reads the adaLN layers, but this model has none: set gns.bins to null"
         return None
 
     def _routing(self) -> str | None:

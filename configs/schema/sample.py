@@ -47,7 +47,7 @@ class Sampling(Run):
         None, "largest t at which guidance acts; null: that of the run", "loss clock", ge=0, le=1,
         replaces="sample.guidance_high",
     )  # fmt: skip
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] | None = key(
+    precision: Literal["fp32", "tf32", "bf16"] | None = key(
         None, "precision of the network, by autocast; null: that of the training", "loss clock",
         replaces="train.precision",
     )  # fmt: skip

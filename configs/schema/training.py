@@ -79,24 +79,21 @@ class Train(KeyGroup):
         tags="scale",
         short="mb",
     )
-    precision: Literal["fp32", "tf32", "bf16", "fp16"] = key(
+    precision: Literal["fp32", "tf32", "bf16"] = key(
         "bf16",
-        "precision of the forward pass: bf16 and fp16 by autocast over fp32 parameters, fp16 with "
-        "a scaled loss; fp32 without TF32, tf32 with it",
+        "precision of the forward pass: bf16 by autocast over fp32 parameters; fp32 without TF32, "
+        "tf32 with it",
         "loss clock",
         short="d",
     )
     reduce: Literal["fp32", "bf16"] = key(
         "fp32", "type of the sum of gradients over ranks", "loss clock"
     )
-    float8: bool = key(
-        False, "float8 products in blocks (torchao, compute capability 8.9)", "loss clock"
-    )
     compile: bool | Literal["auto"] = key(
         "auto", "compile each block; auto: on GPUs if possible", "clock", short="c"
     )
     check_gradients: Literal["first", "never"] = key(
-        "first", "compare compiled, float8 and tensor-parallel gradients with eager ones", free=True
+        "first", "compare compiled and tensor-parallel gradients with eager ones", free=True
     )
     deterministic: bool = key(
         False, "only GPU algorithms that give the same bits, which are slower", "clock", free=True
@@ -111,9 +108,6 @@ class Train(KeyGroup):
     )
     ema_decay: float | None = key(
         0.9999, "EMA decay of the weights, per step; null: no EMA", "loss", ge=0, lt=1
-    )
-    ema_batch: int | None = key(
-        None, "global batch of ema_decay: decay per image is constant", "loss", unit="images", ge=1
     )
     ema_warmup: bool = key(True, "limit the EMA decay to (1 + step) / (10 + step) at first", "loss")
 
@@ -130,13 +124,7 @@ class ActivationCheckpointing(KeyGroup):
     mode: Literal["none", "selective", "full"] = key(
         "none", "recompute no block, some (see every), or all", "clock", short="ac"
     )
-    every: int | None = key(
-        2,
-        "selective: every n-th block; null: every block, but not matrix products and attention",
-        "clock",
-        unit="blocks",
-        ge=2,
-    )
+    every: int = key(2, "selective: every n-th block", "clock", unit="blocks", ge=2)
 
 
 class Layout(KeyGroup):
@@ -190,9 +178,11 @@ class Fid(KeyGroup):
     )
     num: int = key(10_240, "samples; bias is corrected from 5 per feature on", free=True, ge=2)
     features: str | None = key(
-        None, "file of Inception weights or TorchScript, or folder of a DINOv2; null: the "
-        "classifier of held-out digits", free=True, path="either",
-    )  # fmt: skip
+        None,
+        "file of Inception weights or TorchScript; null: the classifier of held-out digits",
+        free=True,
+        path="file",
+    )
     reference: str | None = key(
         None, ".npz of images or statistics, image folder, or run; null: the training images",
         free=True, path="either",
@@ -212,7 +202,6 @@ class Profile(KeyGroup):
         None, "first step of the window; null: no profile", free=True, unit="steps", ge=1
     )
     steps: int = key(3, "steps in the window", free=True, unit="steps", ge=1)
-    memory: bool = key(False, "also write a snapshot of GPU memory", free=True)
 
 
 class Sample(KeyGroup):

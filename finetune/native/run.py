@@ -24,7 +24,7 @@ from train.engine.clocks import Clocks
 from train.engine.distributed import process_group
 from train.engine.environment import versions
 from train.engine.loop import Loop
-from train.engine.numerics import LossScaler, set_precision
+from train.engine.numerics import set_precision
 
 PURPOSES = ("setup", "load", "cache", "train", "data", "save", "sample", "eval")
 
@@ -89,7 +89,6 @@ def _loop(
         network=weights,
         parts=[],
         optimizer=optimizer,
-        scaler=LossScaler(fp16=False),
         clocks=clocks,
     )
     load_newest(attempt.run.checkpoints, state)

@@ -52,7 +52,6 @@ class LoraStep:
         loss = torch.zeros((), device=context.attempt.ranks.device)
         for index in range(context.layout.accumulation):
             loss = self._backward(step, index)
-        context.arrivals.mark()
         sum_gradients(self.weights)
         context.finite.check_during_next_step()
         norm = gradient_norm(self.weights)

@@ -19,7 +19,7 @@ from launch.slurm import client
 # The part whose `check-data` reads data of a kind, and the flags that it takes.
 _DATA = {
     "captioned images": ("finetune", ("trigger", "resolution")),
-    "images by class": ("train", ("labels", "fast")),
+    "images by class": ("train", ("fast",)),
     "latents": ("train", ("vae", "fast")),
 }
 Flags = Mapping[str, str | bool]
@@ -49,7 +49,7 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
         from runs.lookup import look_up
 
         path = look_up(str(path))
-    kind = kind_of(path, labelled="labels" in flags)
+    kind = kind_of(path)
     if kind is None:
         raise ConfigError(f"{path}: not recognised; check takes {CHECKABLE}")
     flags_of = {"batch script": ("slurm",)}

@@ -16,10 +16,10 @@ _MOST_FILES = 10_000
 _STORE = ("index.json", "encoding.json")
 
 
-def kind_of(path: Path, *, labelled: bool = False) -> str | None:
-    """Return what a path holds, None if unknown; `labelled` says that a table names the classes."""
+def kind_of(path: Path) -> str | None:
+    """Return what a path holds, None if unknown."""
     if path.is_dir():
-        return _kind_of_folder(path, labelled=labelled)
+        return _kind_of_folder(path)
     if path.suffix in (".yaml", ".yml"):
         return "config"
     if path.suffix == ".safetensors":
@@ -38,7 +38,7 @@ def _is_script(path: Path) -> bool:
     return head.startswith(b"#!") or b"#SBATCH" in head
 
 
-def _kind_of_folder(path: Path, *, labelled: bool) -> str | None:
+def _kind_of_folder(path: Path) -> str | None:
     # Importing these needs packages, which the check of a script does without.
     from configs.checks.dataset import CAPTION
     from configs.disk import IMAGE_SUFFIXES
@@ -55,7 +55,7 @@ def _kind_of_folder(path: Path, *, labelled: bool) -> str | None:
     if images & captions:
         return "captioned images"
     is_flat = any(image.parent == path for image in images)
-    return "captioned images" if is_flat and not labelled else "images by class"
+    return "captioned images" if is_flat else "images by class"
 
 
 def _files(path: Path) -> Iterator[Path]:

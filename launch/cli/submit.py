@@ -18,7 +18,6 @@ _CHECK_FLAGS = {
     "slurm": "batch scripts: the version of Slurm, such as 24.11 (default: that of this machine)",
     "trigger": "captioned images: the word that stands for the subject",
     "resolution": "captioned images: the smallest resolution in px (default: 512)",
-    "labels": "images: a csv of labels, for a folder without one folder per class",
     "vae": "latents: the folder of the VAE, if it has moved",
 }
 

@@ -10,7 +10,7 @@ from typing import Any
 from configs.checks.batch import check_ranks
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.load import expect, load, merge, parse_overrides, read_tree, resolve, to_tree
+from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
 from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
 from runs.attempt.close import STALLED, is_stalled, record_failure
@@ -160,20 +160,14 @@ def _checked_config(
 
 
 def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
-    key = "run" if is_run(source) else "config" if _names_weights(source, kind) else None
-    if kind and key:
-        tree = {"kind": kind, key: str(source)}
+    if kind and is_run(source):
+        tree = {"kind": kind, "run": str(source)}
         config = resolve(merge(tree, parse_overrides(overrides)), source=str(source))
     else:
         config = load(source, overrides)
     if kind and config.kind != kind:
         expect(config, KINDS[kind], source=source)
     return with_absolute_paths(config)
-
-
-def _names_weights(source: Path, kind: str | None) -> bool:
-    """Return whether a gns run measures the published weights that a pretraining config names."""
-    return kind == "gns" and read_tree(source).get("kind", "pretrain") == "pretrain"
 
 
 def _is_awaited(run: RunFolder) -> bool:

@@ -95,10 +95,7 @@ def _check_weights(config: Pretrain) -> None:
     path, model = Path(config.model.init_from or "."), config.model
     parts = {
         "model.conditioning": model.conditioning == "adaln_single",
-        "model.norm": model.norm == "rms",
-        "model.value_residual": model.value_residual,
         "model.registers": model.registers > 0,
-        "model.routing.kind": model.routing.kind == "sprint",
     }
     found = ", ".join(name for name, is_set in parts.items() if is_set)
     if path.suffix == ".safetensors":

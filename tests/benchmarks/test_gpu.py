@@ -19,7 +19,8 @@ from benchmarks.gpu.results import newest, passed_tests, read_results, unfinishe
 from benchmarks.gpu.trainer import BASE, columns, predicted_gb, steady_rate
 from configs.load import expect, load
 from configs.schema import Pretrain
-from train.model.flops import dit_macs, training_flops
+from train.model.build import network_macs
+from train.model.flops import training_flops
 
 Line = dict[str, Any]
 PLANS = [Path("benchmarks/gpu") / name for name in ("plan.toml", "tiny.toml")]
@@ -59,7 +60,7 @@ def results() -> list[Line]:
         line("profile", "xl-compiled", "xl-compiled", result={"ms": MEASURED}),
         line("resume", "synchronous", "synchronous", result=RESUMED),
         line("peer", "diffusers", state="failed", reason="ModuleNotFoundError: diffusers"),
-        line("trainer", "xl-float8", state="skipped", reason="needs torchao"),
+        line("trainer", "xl-auto", state="skipped", reason="needs scipy"),
         line("tests", "train", "tests/train/test_gpu.py::test_a", result={"seconds": 3.0}),
     ]  # fmt: skip
 
@@ -242,7 +243,7 @@ def test_the_page_shows_what_was_measured_beside_what_was_expected() -> None:
     assert "| gemm | 1.11 | 1.106 | 1.2 |" in section(text, "Where a step goes")
     missing = section(text, "Failed or skipped")
     assert "| peer/diffusers |  | failed | ModuleNotFoundError: diffusers |" in missing
-    assert "| trainer/xl-float8 |  | skipped | needs torchao |" in missing
+    assert "| trainer/xl-auto |  | skipped | needs scipy |" in missing
     assert section(text, "Against diffusers").endswith("Nothing.\n")
 
 
@@ -259,7 +260,7 @@ def test_the_work_of_an_image_is_that_of_the_network() -> None:
         Pretrain,
         source=BASE,
     )
-    macs = dit_macs(config)
+    macs = network_macs(config)
     tflop = (training_flops(macs) - 6 * macs["attention"]) / 1e12
     assert tflop == pytest.approx(0.686, abs=0.0005)
     # Its backward pass has five products for two forward.
@@ -270,7 +271,7 @@ def test_the_work_of_an_image_is_that_of_the_network() -> None:
 
 def test_the_newest_figure_counts_and_a_skip_replaces_none() -> None:
     first, second = (line("peer", "x", "a", time=t, result={"median": t}) for t in (1.0, 2.0))
-    skipped = line("peer", "x", "a", time=3.0, state="skipped", reason="needs torchao")
+    skipped = line("peer", "x", "a", time=3.0, state="skipped", reason="needs scipy")
     failed = line("peer", "x", "a", time=4.0, state="failed", reason="crash")
     assert newest([first, second, skipped]) == [second]
     assert newest([first, second, skipped, failed]) == [failed]

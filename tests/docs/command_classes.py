@@ -28,7 +28,6 @@ MINUTES = (
     r"python -m train (?:export|noise|sample|fid) .+",
     r"python -m finetune tiny .+",
     r"torchrun .+",
-    r"for seed in .+",
     r"python -m benchmarks\..+",
     r"tensorboard .+",
 )

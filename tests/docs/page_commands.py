@@ -15,7 +15,6 @@ OTHER_BLOCKS = (
     "logs/digits-1120-093000-1a2b/",
     "kind: study",
     "|G|^2 = ",
-    "objective.sampler=stratified ",
 )
 
 

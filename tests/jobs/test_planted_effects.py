@@ -21,14 +21,14 @@ from tests.real_runs import DIGITS, clean_environment
 pytestmark = pytest.mark.long
 
 SLOWER = 2.0
-# Without gns.enabled nothing reads it; 2 is plain, 3 is slowed, 4 is the same as 2.
-INERT = "gns.bins"
+# The loss does not depend on it; 2 is plain, 3 is slowed, 4 is the same as 2.
+INERT = "sample.classes"
 WAITS = f"""
 import importlib.abc, importlib.util, pathlib, sys, time
 
 def is_slowed():
     runs = [pathlib.Path(word, "config.yaml") for word in sys.orig_argv if "cells/" in word]
-    return any(file.is_file() and "  bins: 3\\n" in file.read_text() for file in runs)
+    return any(file.is_file() and "  classes: 3\\n" in file.read_text() for file in runs)
 
 class Waits(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):

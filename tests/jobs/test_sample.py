@@ -1,5 +1,6 @@
 """`jobs/sample.sbatch` without Slurm: killed, stopped, resumed, and refused."""
 
+import json
 import os
 import signal
 import subprocess
@@ -102,9 +103,8 @@ def test_a_stopped_job_continues_when_it_is_submitted_again(
 def test_the_command_samples_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
     agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     out = tmp_path / "by hand.npz"
-    # With Python 3.11 torchrun parses --num as an option of its own.
     for command in (
-        ["-m", "train", "sample", run.path, "--num", "20", "--out", out, "batch=8"],
+        ["-m", "train", "sample", run.path, "num=20", f"out={json.dumps(str(out))}", "batch=8"],
         [*agent, "-m", "train", "sample", run.path, "num=20", "batch=8"],
     ):
         subprocess.run(

@@ -19,7 +19,6 @@ from train.engine.checkpoint import CheckpointSaver, CheckpointState, load_newes
 from train.engine.checkpoint_files import newest
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA
-from train.engine.numerics import LossScaler
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
@@ -34,7 +33,6 @@ def make_state() -> tuple[CheckpointState, torch.nn.Module]:
         network=network,
         parts=[ema],
         optimizer=optimizer,
-        scaler=LossScaler(fp16=False),
         clocks=clocks,
     ), network
 

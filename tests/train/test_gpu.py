@@ -106,28 +106,13 @@ def test_compiled_blocks_train_as_eager_ones_do(eager: RunFolder) -> None:
     assert agree(losses(compiled), losses(eager), within=1e-3)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "fp16", "tf32"])
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
 def test_a_lower_precision_changes_the_loss_a_little(precision: str, eager: RunFolder) -> None:
-    if precision != "fp16" and capability() < (8, 0):
+    if capability() < (8, 0):
         pytest.skip(f"{precision} needs compute capability 8.0")
     run = train(DUMMY, *SMALL, f"train.precision={precision}")
     assert losses(run) != losses(eager)
     assert agree(losses(run), losses(eager), within=0.02)
-
-
-def test_float8_changes_the_loss_a_little() -> None:
-    pytest.importorskip("torchao", reason="needs torchao")
-    # Wide enough that products in float8 pay.
-    keys = (*SMALL, "model.width=512", "train.precision=bf16", "train.compile=true")
-    if capability() < (8, 9):
-        run = train(DUMMY, *keys, "train.float8=true", fails=True)
-        note = read_error_note(run.attempt(1))
-        assert note["reason"] == "config"
-        assert "train.float8" in note["message"]
-        return
-    sixteen, eight = train(DUMMY, *keys), train(DUMMY, *keys, "train.float8=true")
-    assert losses(eight) != losses(sixteen)
-    assert agree(losses(eight), losses(sixteen), within=0.05)
 
 
 def test_a_deterministic_run_resumes_to_the_bit() -> None:
@@ -149,9 +134,8 @@ def test_the_micro_batch_is_as_large_as_memory_allows() -> None:
     assert [r["reason"] for r in whole.records() if r.get("event") == "failed"] == ["oom"]
 
 
-def test_a_profile_names_kernels_and_shows_memory() -> None:
-    run = train(DUMMY, *SMALL, "profile.at=4", "profile.memory=true")
+def test_a_profile_names_kernels() -> None:
+    run = train(DUMMY, *SMALL, "profile.at=4")
     folder = run.profile / "attempt-001"
     spent = operations(read_trace(folder / "rank-00000.json.gz"))
     assert sum(one.us for (where, _), one in spent.items() if where == "device") > 0
-    assert (folder / "memory-00000.pickle").stat().st_size > 10_000

@@ -1,8 +1,8 @@
 """Small VAEs with random weights, saved in the format of diffusers, and images for them.
 
-    python -m tests.train.tiny_vae FOLDER [kl|cosmos]
+    python -m tests.train.tiny_vae FOLDER
 
-The scaling factors (mean and std for Cosmos) are measured, so that latents are normalised.
+The scaling factors are measured, so that latents are normalised.
 """
 
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diffusers import AutoencoderDC, AutoencoderKL, AutoencoderKLCosmos
+from diffusers import AutoencoderKL
 from PIL import Image
 from transformers import Dinov2Config, Dinov2Model
 
@@ -32,48 +32,6 @@ def save_kl(folder: Path, *, seed: int = 0, scale: float = 1.0) -> None:
     vae.register_to_config(
         scaling_factor=scale / latent.std().item(), shift_factor=latent.mean().item()
     )
-    vae.save_pretrained(folder)
-
-
-def save_cosmos(folder: Path, *, seed: int = 0) -> None:
-    """Save an AutoencoderKLCosmos of 16 x 16 images and 4 x 8 x 8 latents, without a posterior."""
-    torch.manual_seed(seed)
-    vae = AutoencoderKLCosmos(
-        latent_channels=4,
-        encoder_block_out_channels=(8, 8),
-        decode_block_out_channels=(8, 8),
-        attention_resolutions=(),
-        resolution=SIZE,
-        num_layers=1,
-        patch_size=2,
-        spatial_compression_ratio=4,
-        temporal_compression_ratio=4,
-    )
-    with torch.no_grad():
-        latent = vae.encode(random_images()[:, :, None]).latent_dist.mode()[:, :, 0]
-    # Two frames, where the real config has sixteen; an image uses the first.
-    mean, std = latent.mean(dim=(0, 2, 3)), latent.std(dim=(0, 2, 3))
-    vae.register_to_config(
-        latents_mean=torch.stack([mean, mean + 9], 1).flatten().tolist(),
-        latents_std=torch.stack([std, std * 9], 1).flatten().tolist(),
-    )
-    vae.save_pretrained(folder)
-
-
-def save_dc(folder: Path, *, seed: int = 0) -> None:
-    """Save an AutoencoderDC of 16 x 16 images and 4 x 8 x 8 latents, without a posterior."""
-    torch.manual_seed(seed)
-    sides = ("encoder", "decoder")
-    types = {f"{side}_block_types": ("ResBlock", "ResBlock") for side in sides}
-    channels = {f"{side}_block_out_channels": (8, 16) for side in sides}
-    layers = {f"{side}_layers_per_block": (1, 1) for side in sides}
-    vae = AutoencoderDC(
-        latent_channels=4, encoder_qkv_multiscales=((), ()), decoder_qkv_multiscales=((), ()),
-        **types, **channels, **layers,
-    )  # fmt: skip
-    with torch.no_grad():
-        latent = vae.encode(random_images()).latent
-    vae.register_to_config(scaling_factor=1 / latent.std().item())
     vae.save_pretrained(folder)
 
 
@@ -113,4 +71,4 @@ def change_config(folder: Path, **changes: object) -> None:
 
 
 if __name__ == "__main__":
-    {"kl": save_kl, "cosmos": save_cosmos}[(sys.argv[2:] or ["kl"])[0]](Path(sys.argv[1]))
+    save_kl(Path(sys.argv[1]))

@@ -5,6 +5,7 @@ with an answer to each: a `CostEstimate`, or `{"error": why}`.
 """
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -18,15 +19,13 @@ from typing import Any
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
+from configs.load import merge, parse_overrides, read_tree, resolve
 from configs.schema import Pretrain
 from configs.terminal import command_parser
 from train.cost.estimate import estimate
-from train.cost.kept import NotKept, only_kept, say
-from train.cost.memory import pretrain_memory
-from train.cost.query import CostQuery, make_query
+from train.cost.kept import cost_file, say
+from train.cost.memory import facts, pretrain_memory, stacks_of
 
-# The keys that would make a run fit are searched for so many configs at most: each costs a count.
-_MOST_ADVISED = 16
 # Networks that are counted at once: each process takes a GB, and login nodes have limits.
 _MOST_AT_ONCE = 8
 
@@ -34,40 +33,46 @@ _MOST_AT_ONCE = 8
 def main(arguments: list[str]) -> int:
     """Answer the queries on stdin."""
     command_parser("train cost", __doc__).parse_args(arguments)
-    queries = [_query(json.loads(line)) for line in sys.stdin if line.strip()]
-    _count_missing(queries)
+    configs = [_config(json.loads(line)) for line in sys.stdin if line.strip()]
+    _count_missing([config for config in configs if isinstance(config, Pretrain)])
     answers = []
-    for query in queries:
+    for config in configs:
         try:
-            if isinstance(query, ConfigError):
-                raise query
-            found = estimate(query, advises=len(queries) <= _MOST_ADVISED)
-            answers.append(asdict(found))
+            if isinstance(config, ConfigError):
+                raise config
+            answers.append(asdict(estimate(config)))
         except ConfigError as error:
             answers.append({"error": str(error)})
     print(json.dumps(answers))
     return 0
 
 
-def _query(fields: dict[str, Any]) -> CostQuery | ConfigError:
+def _config(query: dict[str, Any]) -> Pretrain | ConfigError:
+    path = Path(query["config"])
     try:
-        return make_query(Path(fields["config"]), fields["overrides"])
+        config = resolve(merge(_read(path), parse_overrides(query["overrides"])), source=str(path))
     except ConfigError as error:
         return error
+    if isinstance(config, Pretrain):
+        return config
+    return ConfigError(f"{path}: only pretraining is forecast, not kind {config.kind}")
 
 
-def _count_missing(queries: Sequence[CostQuery | ConfigError]) -> None:
-    """Count the networks of several queries whose costs are not kept, several at once."""
-    missing: dict[str, tuple[Pretrain, BatchLayout]] = {}
-    for query in queries:
-        if isinstance(query, ConfigError):
-            continue
-        with contextlib.suppress(ConfigError), only_kept():
-            layout = divide(query.config, world=query.world, tuned=1)
-            try:
-                pretrain_memory(query.config, layout)
-            except NotKept as name:
-                missing[str(name)] = query.config, layout
+@functools.cache
+def _read(path: Path) -> dict[str, Any]:
+    """Read a YAML once for all queries about it; `merge` copies what it changes."""
+    return read_tree(path)
+
+
+def _count_missing(configs: Sequence[Pretrain]) -> None:
+    """Count the networks of several configs whose costs are not kept, several at once."""
+    missing: dict[Path, tuple[Pretrain, BatchLayout]] = {}
+    for config in configs:
+        with contextlib.suppress(ConfigError):
+            layout = divide(config, world=config.resources.world, tuned=1)
+            file = cost_file(facts(config, layout, stacks_of(config, layout)))
+            if not file.exists():
+                missing[file] = config, layout
     workers = min(len(missing), len(os.sched_getaffinity(0)), _MOST_AT_ONCE)
     if len(missing) < 2:
         return

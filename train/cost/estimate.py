@@ -1,37 +1,36 @@
 """What fits on each GPU, with which micro batch, and how long a step takes; needs no torch."""
 
-import dataclasses
-import json
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
-from configs.gpus import Gpu, named_gpu
-from configs.schema import Run
+from configs.gpus import gpu_names, named_gpu
+from configs.schema import Pretrain
 from train.cost.line import Memory
 from train.cost.memory import GIB, overhead, pretrain_memory
-from train.cost.query import CostQuery
 from train.cost.step_time import StepTime, step_time
 
-Kind = TypeVar("Kind", bound=Run)
+# Fields of `Memory` that are no bytes.
+_COUNTS = ("numbers", "flops")
+# What helps a run of which not even one image fits.
+_SMALLER = (
+    "a larger layout.shard, activation_checkpointing.mode=full, a smaller model, or a GPU with "
+    "more memory, perhaps"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuEstimate:
-    """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest micro batch.
+    """The estimate for one GPU: GiB by kind with `micro_batch`, and the largest that fits.
 
-    `images_per_s` counts all ranks, `hours` all steps. They and `step_s` are None if the run does
-    not fit; then `reason` says why, and `fix` names the keys that would make it fit.
+    `hours` counts all steps. It and `step_s` are None if the run does not fit; then `reason` says
+    why, and `fix` names keys that would make it fit.
     """
 
-    type: str
     gib: dict[str, float]
     capacity_gib: float
     micro_batch: int
     max_micro_batch: int
-    images_per_s: float | None
     step_s: StepTime | None
     hours: float | None
     fits: bool
@@ -41,34 +40,20 @@ class GpuEstimate:
 
 @dataclass(frozen=True, kw_only=True)
 class CostEstimate:
-    """The answer to a query; `gpus` has the names of the query as keys."""
+    """The cost of a run of `world` ranks, by the name of the GPU that it asks for, or of all."""
 
-    config: str
     world: int
     parameters: int
-    tflop_per_image: float
     gpus: dict[str, GpuEstimate]
 
 
-def estimate(query: CostQuery, *, advises: bool = True) -> CostEstimate:
-    """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide.
-
-    Without `advises` nothing else is counted to find the keys that would make a run fit.
-    """
-    found = {
-        name: _Fit(query, gpu, advises=advises).estimate(name) for name, gpu in query.gpus.items()
-    }
-    layout = divide(query.config, world=query.world)
-    least = dataclasses.replace(layout, micro_batch=1)
-    memory = pretrain_memory(query.config, least)
-    images = least.micro_batch * min(least.accumulation, 2)
-    return CostEstimate(
-        config=query.source,
-        world=query.world,
-        parameters=round(memory.numbers),
-        tflop_per_image=memory.flops / images / 1e12,
-        gpus=found,
-    )
+def estimate(config: Pretrain) -> CostEstimate:
+    """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide."""
+    world = config.resources.world
+    numbers = pretrain_memory(config, divide(config, world=world, tuned=1)).numbers
+    names = [config.resources.gpu] if config.resources.gpu else gpu_names()
+    found = {name: _estimate_on(name, config) for name in names}
+    return CostEstimate(world=world, parameters=round(numbers), gpus=found)
 
 
 def total_bytes(memory: Memory, layout: BatchLayout) -> float:
@@ -76,136 +61,56 @@ def total_bytes(memory: Memory, layout: BatchLayout) -> float:
     return memory.peak + overhead(layout, peak=memory.peak)
 
 
-def largest_that_divides(config: Any, *, world: int, capacity: float) -> int | None:
+def largest_that_divides(config: Pretrain, *, world: int, capacity: float) -> int | None:
     """Return the largest micro batch that fits and divides the images of a data rank, or None."""
-    config = changed(config, {"train.micro_batch": "auto"})
-    images = divide(config, world=world).micro_batch
+    train = config.train.model_copy(update={"micro_batch": "auto"})
+    config = config.model_copy(update={"train": train})
+    images = divide(config, world=world, tuned=1).accumulation
     for size in range(images, 0, -1):
         if images % size:
             continue
-        layout = divide(config, world=world, tuned=size)
+        try:
+            layout = divide(config, world=world, tuned=size)
+        except ConfigError:  # gns.enabled needs two microbatches
+            continue
         if total_bytes(pretrain_memory(config, layout), layout) <= capacity:
             return size
     return None
 
 
-class _Fit:
-    """How a run fits on one type of GPU."""
-
-    def __init__(self, query: CostQuery, gpu: Gpu, *, advises: bool) -> None:
-        self._query, self._config, self._gpu, self._advises = query, query.config, gpu, advises
-        self._capacity = gpu.memory_gb * 1e9
-
-    def estimate(self, name: str) -> GpuEstimate:
-        config, world = self._config, self._query.world
-        layout = divide(config, world=world, tuned=1)
-        if config.train.micro_batch == "auto":
-            layout = divide(config, world=world, tuned=self._largest_divisor() or 1)
-        memory = pretrain_memory(config, layout)
-        reason, fix = self._misfit(memory, layout)
-        step = None
-        if reason is None:
-            step = step_time(self._query, layout, memory=memory, gpu=name, peaks=self._gpu)
-        if step is None and reason is None:
-            reason = f"it has no arithmetic for train.precision {config.train.precision}"
-            fix = "train.precision=fp16"
-        total = total_bytes(memory, layout)
-        kinds = {kind: size for kind, size in vars(memory).items() if kind not in _COUNTS}
-        kinds |= {"overhead": total - memory.peak, "total": total}
-        return GpuEstimate(
-            type=named_gpu(name)[0],
-            gib={kind: size / GIB for kind, size in kinds.items()},
-            capacity_gib=self._capacity / GIB,
-            micro_batch=layout.micro_batch,
-            max_micro_batch=self._largest(layout),
-            images_per_s=config.train.global_batch / step.value if step else None,
-            step_s=step,
-            hours=config.train.steps * step.value / 3600 if step else None,
-            fits=reason is None,
-            reason=reason,
-            fix=fix,
-        )
-
-    def _total(self, config: Any, layout: BatchLayout) -> float:
-        return total_bytes(pretrain_memory(config, layout), layout)
-
-    def _largest(self, layout: BatchLayout) -> int:
-        """Return the largest micro batch that fits, with the accumulation of `layout`, or 0."""
-
-        def fits(size: int) -> bool:
-            candidate = dataclasses.replace(layout, micro_batch=size)
-            return self._total(self._config, candidate) <= self._capacity
-
-        low, high = 0, 1
-        while fits(high) and high < 2**20:
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return low
-
-    def _largest_divisor(self) -> int | None:
-        return largest_that_divides(
-            self._config,
-            world=self._query.world,
-            capacity=self._capacity,
-        )
-
-    def _misfit(self, memory: Memory, layout: BatchLayout) -> tuple[str | None, str | None]:
-        """Return why a run does not fit and what would help, or None twice."""
-        total, capacity = total_bytes(memory, layout), f"{self._capacity / GIB:.0f} GiB"
-        if total <= self._capacity:
-            return None, None
-        if largest := self._largest_divisor():
-            taken = f"micro batch {layout.micro_batch} takes {total / GIB:.1f} GiB of {capacity}"
-            return taken, f"train.micro_batch={largest}"
+def _estimate_on(name: str, config: Pretrain) -> GpuEstimate:
+    """Return how a run fits on one type of GPU."""
+    gpu = named_gpu(name)[1]
+    world, capacity = config.resources.world, gpu.memory_gb * 1e9
+    largest = largest_that_divides(config, world=world, capacity=capacity)
+    layout = divide(config, world=world, tuned=largest or 1)
+    memory = pretrain_memory(config, layout)
+    total = total_bytes(memory, layout)
+    reason = fix = step = None
+    if total > capacity and largest:
+        taken = f"{total / GIB:.1f} GiB of {capacity / GIB:.0f} GiB"
+        reason = f"micro batch {layout.micro_batch} takes {taken}"
+        fix = f"train.micro_batch={largest}"
+    elif total > capacity:
         constant = memory.parameters + memory.gradients + memory.optimizer + memory.average
         reason = (
-            f"not even one image fits into {capacity}: parameters, gradients, optimizer state and "
-            f"EMA take {constant / GIB:.0f} GiB on every rank"
+            f"not even one image fits into {capacity / GIB:.0f} GiB: parameters, gradients, "
+            f"optimizer state and EMA take {constant / GIB:.0f} GiB on every rank"
         )
-        return reason, self._fix()
-
-    def _fix(self) -> str:
-        """Return the first of several changes with which the smallest micro batch fits."""
-        for changes, ranks in _candidate_changes(self._query) if self._advises else ():
-            config = changed(self._config, changes)
-            try:
-                layout = divide(config, world=ranks, tuned=1)
-            except ConfigError:
-                continue
-            if self._total(config, layout) <= self._capacity:
-                words = " ".join(
-                    f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-                    for name, value in changes.items()
-                    if name != "layout.replicate"
-                )
-                return words if ranks == self._query.world else f"{words} on {ranks} GPUs"
-        return "layout.shard, a smaller model, or a GPU with more memory"
-
-
-# Fields of `Memory` that are no bytes.
-_COUNTS = ("numbers", "flops")
-
-
-def _candidate_changes(query: CostQuery) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield changes of keys and a number of ranks, the cheapest first."""
-    config, world = query.config, query.world
-    one_image = {"train.micro_batch": 1, "layout.replicate": None}
-    full = {"activation_checkpointing.mode": "full"} if config.model.family == "dit" else {}
-    for ranks in dict.fromkeys((world, max(8, world), 8 * max(8, world))):
-        shard = {"layout.shard": ranks // config.layout.tensor}
-        for more in ({}, full, full | {"train.ema_decay": None}):
-            if ranks == world and more:
-                yield one_image | more, ranks
-            if ranks > 1:
-                yield one_image | shard | more, ranks
-
-
-def changed(config: Kind, changes: dict[str, Any]) -> Kind:
-    """Return a copy of a config with other values of keys `group.key`."""
-    for name, value in changes.items():
-        group, _, leaf = name.partition(".")
-        inner = getattr(config, group).model_copy(update={leaf: value})
-        config = config.model_copy(update={group: inner})
-    return config
+        fix = _SMALLER
+    elif not (step := step_time(config, layout, memory=memory, gpu=name, peaks=gpu)):
+        reason = f"it has no arithmetic for train.precision {config.train.precision}"
+        fix = "train.precision=fp32"
+    kinds = {kind: size for kind, size in vars(memory).items() if kind not in _COUNTS}
+    kinds |= {"overhead": total - memory.peak, "total": total}
+    return GpuEstimate(
+        gib={kind: size / GIB for kind, size in kinds.items()},
+        capacity_gib=capacity / GIB,
+        micro_batch=layout.micro_batch,
+        max_micro_batch=largest or 0,
+        step_s=step,
+        hours=config.train.steps * step.value / 3600 if step else None,
+        fits=reason is None,
+        reason=reason,
+        fix=fix,
+    )

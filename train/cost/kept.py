@@ -1,12 +1,11 @@
 """Step costs that were counted before, by a hash of all that they depend on; needs no torch."""
 
-import contextlib
 import functools
 import hashlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import parent_process
 from pathlib import Path
@@ -21,33 +20,30 @@ COUNTING = "counting memory:"
 _SOURCES = ("train",)
 _LIBRARIES = ("torch", "diffusers")
 
+_in_memory: dict[Path, RunCost] = {}
+
 
 def kept_cost(facts: dict[str, Any], count: Callable[[], RunCost]) -> RunCost:
-    """Return the cost of the steps that `facts` describe; `count` it if it is not kept yet.
+    """Return the cost of the steps that `facts` describe; `count` it if it is not kept yet."""
+    file = cost_file(facts)
+    if file not in _in_memory:
+        _in_memory[file] = _read(file) or _keep(file, count)
+    return _in_memory[file]
 
-    A changed line of the trainer, or another version of torch, makes it count again.
+
+def cost_file(facts: dict[str, Any]) -> Path:
+    """Return the file of a cost, which exists if it is kept.
+
+    A changed line of the trainer, or another version of torch, makes it another file.
     """
     text = json.dumps({"facts": facts, "code": _code(), "libraries": _versions()}, sort_keys=True)
-    return _cost(hashlib.sha256(text.encode()).hexdigest(), count)
+    return cost_folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
 
-class NotKept(Exception):
-    """The cost with this name is not kept, and may not be counted now."""
-
-
-@contextlib.contextmanager
-def only_kept() -> Iterator[None]:
-    """Raise `NotKept` in the `with` block instead of counting."""
-    global _may_count
-    _may_count = False
-    try:
-        yield
-    finally:
-        _may_count = True
-
-
-_may_count = True
-_in_memory: dict[str, RunCost] = {}
+def cost_folder() -> Path:
+    """Return the folder of kept costs, in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "ditbench" / "cost"
 
 
 def say(words: str) -> None:
@@ -55,28 +51,20 @@ def say(words: str) -> None:
     print(f"{COUNTING} {words}", file=sys.stderr, flush=True)
 
 
-def _cost(name: str, count: Callable[[], RunCost]) -> RunCost:
-    if name in _in_memory:
-        return _in_memory[name]
-    file = folder() / f"{name}.json"
+def _read(file: Path) -> RunCost | None:
     try:
-        cost = RunCost.from_json(json.loads(file.read_text(encoding="utf-8")))
+        return RunCost.from_json(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
-        if not _may_count:
-            raise NotKept(name) from None
-        if parent_process() is None:  # several processes would say it at once
-            say("a network; the first answer takes seconds to minutes")
-        cost = count()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, json.dumps(cost.to_json()))
-    _in_memory[name] = cost
+        return None
+
+
+def _keep(file: Path, count: Callable[[], RunCost]) -> RunCost:
+    if parent_process() is None:  # several processes would say it at once
+        say("a network; the first answer takes seconds to minutes")
+    cost = count()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(file, json.dumps(cost.to_json()))
     return cost
-
-
-def folder() -> Path:
-    """Return the folder of kept costs, in the user's cache."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "ditbench" / "cost"
 
 
 @functools.cache

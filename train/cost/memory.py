@@ -52,10 +52,7 @@ def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
         front = max(front, config.repa.block)
     if model.family == "jit":
         front = model.jit.class_tokens_from + ends
-    if model.value_residual:
-        front = max(front, 2)
-    is_some = checkpointing.mode == "selective" and checkpointing.every
-    period = checkpointing.every or 1 if is_some else 1
+    period = checkpointing.every if checkpointing.mode == "selective" else 1
     return {"blocks": Stack(depth=model.depth, front=front, back=back, period=period)}
 
 

@@ -24,8 +24,7 @@ from train.cost.storages import StorageTracker, mark_passes
 from train.diffusion.alignment import make_alignment
 from train.diffusion.objective import DiffusionObjective
 from train.engine.distributed import Ranks, make_mesh
-from train.engine.ema import EMA, batch_decay
-from train.engine.numerics import LossScaler
+from train.engine.ema import EMA
 from train.model.build import Network, build_network
 from train.model.parallelize import gradient_sync, is_sharded, parallelize
 from train.pretrain.optimizer import make_optimizer
@@ -52,10 +51,7 @@ def run_steps(config: Pretrain, layout: BatchLayout) -> tuple[Trial, Trial]:
     The first step of a run is left out: it has no gradients and moments yet.
     """
     model = config.model.model_copy(update={"init_from": None})
-    # The CPU has no float16 autocast here; bfloat16 takes the same memory.
-    precision = "bf16" if config.train.precision == "fp16" else config.train.precision
-    train = {"compile": counts_compiled(config), "precision": precision, "float8": False}
-    train_keys = config.train.model_copy(update=train)
+    train_keys = config.train.model_copy(update={"compile": counts_compiled(config)})
     config = config.model_copy(update={"train": train_keys, "model": model})
     storages = StorageTracker()
     compiler = gpu_compiler(storages) if config.train.compile else contextlib.nullcontext()
@@ -86,7 +82,7 @@ class _Steps:
         with mock.patch("torch.nn.Module.to", lambda module, *_, **__: module):
             alignment = make_alignment(config, _CPU)
         self._held = {"parameters": storages.held}
-        ema = EMA(network, decay=batch_decay(config), warmup=False)
+        ema = EMA(network, decay=config.train.ema_decay, warmup=False)
         self._held["average"] = storages.held - self._held["parameters"]
         before = storages.held
         beside = list(alignment.parameters().values()) if alignment else []
@@ -97,7 +93,6 @@ class _Steps:
             objective=DiffusionObjective(config, _CPU),
             optimizer=make_optimizer(network, config, beside=beside),
             ema=ema,
-            scaler=LossScaler(fp16=False),
             alignment=alignment,
         )
         self._held["optimizer"] = storages.held - before

@@ -10,10 +10,9 @@ from configs.checks.batch import BatchLayout
 from configs.disk import replace_file
 from configs.gpus import Gpu, named_gpu
 from configs.schema import Pretrain
-from train.cost.kept import folder
+from train.cost.kept import cost_folder
 from train.cost.line import Memory
 from train.cost.memory import facts, stacks_of
-from train.cost.query import CostQuery
 
 # The share of the dense peak that the FLOPs of a whole step reach: a guess. Public trainers of
 # diffusion transformers report 12 to 25 %, their best kernels would reach 50 %.
@@ -53,14 +52,13 @@ class MeasuredStep:
 
 
 def step_time(
-    query: CostQuery, layout: BatchLayout, *, memory: Memory, gpu: str, peaks: Gpu
+    config: Pretrain, layout: BatchLayout, *, memory: Memory, gpu: str, peaks: Gpu
 ) -> StepTime | None:
     """Return a step's seconds on all ranks; None if the GPU only emulates the precision.
 
     `gpu` is the short name of the GPU, `peaks` what it reaches.
     """
-    config = query.config
-    if isinstance(config, Pretrain) and (found := measured(config, layout, gpu=gpu)):
+    if found := measured(config, layout, gpu=gpu):
         seconds, off = found.seconds(layout.accumulation), max(_MEASURED_OFF, found.spread)
         source = f"measured in {found.steps} steps"
         return StepTime(
@@ -96,9 +94,8 @@ def _file(config: Pretrain, layout: BatchLayout, gpu: str) -> Path:
         "depth": config.model.depth,
         "micro_batch": layout.micro_batch,
         "replicate": layout.replicate,
-        "float8": config.train.float8,
         "gpu": name,
         "torch": version("torch").partition("+")[0],
     }
     text = json.dumps(known, sort_keys=True)
-    return folder() / f"step-{hashlib.sha256(text.encode()).hexdigest()}.json"
+    return cost_folder() / f"step-{hashlib.sha256(text.encode()).hexdigest()}.json"

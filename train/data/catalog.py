@@ -52,15 +52,16 @@ def _open(data: Data) -> Source:
     if data.source == "digits":
         return Digits()
     assert data.path is not None
-    path, labels = Path(data.path), Path(data.labels) if data.labels else None
+    path = Path(data.path)
     if not path.is_dir():
         raise DataError(f"data.path {path}: no such folder")
     if data.source == "latents":
         return _open_latents(path, data)
     if data.source == "cifar10":
         return open_cifar10(path)
-    listing = list_images(path, labels=labels)
-    return ImageFolder(listing, size=data.size, channels=data.channels, classes=data.classes)
+    return ImageFolder(
+        list_images(path), size=data.size, channels=data.channels, classes=data.classes
+    )
 
 
 def _open_latents(folder: Path, data: Data) -> Latents:

@@ -1,7 +1,7 @@
 """Check a latent store or an image folder, and print each problem with its fix.
 
     ditbench check STORE [--vae FOLDER] [--fast]
-    ditbench check IMAGES [--labels CSV] [--fast]
+    ditbench check IMAGES [--fast]
 
 Latents are checked by reading samples of them, not by trusting the store's index.
 """
@@ -13,7 +13,7 @@ from configs.errors import DataError
 from configs.terminal import command_parser
 from train.data.folder import ImageFolder, list_images
 from train.data.latents import checks
-from train.data.latents.store import ENCODING, INDEX, StoreIndex, checksum, read_index
+from train.data.latents.store import ENCODING, INDEX, StoreIndex, read_index
 
 
 def main(arguments: list[str]) -> int:
@@ -21,7 +21,6 @@ def main(arguments: list[str]) -> int:
     parser = command_parser("check", __doc__)
     parser.add_argument("path", type=Path, help="latent store or image folder")
     parser.add_argument("--vae", type=Path, help="folder of the VAE, if it has moved")
-    parser.add_argument("--labels", type=Path, help="csv of labels, for a flat image folder")
     parser.add_argument("--fast", action="store_true", help="check sizes and samples only")
     options = parser.parse_args(arguments)
     path, fast = options.path, options.fast
@@ -32,7 +31,7 @@ def main(arguments: list[str]) -> int:
             problems += checks.vae_problems(index, vae=options.vae)
             print(_summary(index), file=sys.stderr)
         else:
-            problems = folder_problems(path, labels=options.labels, fast=fast)
+            problems = folder_problems(path, fast=fast)
     except DataError as error:
         problems = [str(error)]
     for problem in problems:
@@ -42,11 +41,11 @@ def main(arguments: list[str]) -> int:
     return 1 if problems else 0
 
 
-def folder_problems(folder: Path, *, labels: Path | None, fast: bool) -> list[str]:
+def folder_problems(folder: Path, *, fast: bool) -> list[str]:
     """Check an image folder; `fast` opens only a sample of its files."""
     if not folder.is_dir():
         return ["no such folder"]
-    listing = list_images(folder, labels=labels)
+    listing = list_images(folder)
     count = len(listing.files)
     images = ImageFolder(listing, size=32, channels=3, classes=len(listing.names))
     problems = []
@@ -54,12 +53,8 @@ def folder_problems(folder: Path, *, labels: Path | None, fast: bool) -> list[st
         try:
             images[int(index)]
         except DataError as error:
-            problems.append(f"{error}; replace or remove it, or encode with encode.skip_bad true")
-    files = (
-        listing.files[int(index)] for index in checks.sample_indices(count, checks.QUICK_SAMPLE)
-    )
-    digests = (checksum(file) for file in files if file.is_file())
-    return problems + checks.duplicate_problems(digests, claimed=count)
+            problems.append(f"{error}; replace or remove it")
+    return problems
 
 
 def _summary(index: StoreIndex) -> str:
@@ -67,6 +62,5 @@ def _summary(index: StoreIndex) -> str:
     flips = ", mirrored too" if index.flips == 2 else ""
     return (
         f"{index.examples} latents of {shape} {index.dtype}{flips}, {index.classes} classes, "
-        f"{len(index.shards)} shards, by {index.vae.name} at {index.precision}; "
-        f"{index.images.skipped} of {index.images.listed} images skipped"
+        f"{len(index.shards)} shards, by {index.vae.name} at {index.precision}"
     )

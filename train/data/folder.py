@@ -1,7 +1,5 @@
-"""Image files as a data set: one sub-folder per class, or a flat folder with a csv of labels."""
+"""Image files as a data set: one sub-folder per class."""
 
-import csv
-import io
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +9,7 @@ from PIL import Image, UnidentifiedImageError
 
 from configs.disk import IMAGE_SUFFIXES
 from configs.errors import DataError
-from configs.files import open_regular, read_text
+from configs.files import open_regular
 from train.data.source import Source
 
 
@@ -24,17 +22,11 @@ class Listing:
     names: list[str]
 
 
-def list_images(folder: Path, *, labels: Path | None) -> Listing:
-    """List the images of `folder` in a fixed order. Raise `DataError` if labels do not match."""
-    return _list_by_csv(folder, labels) if labels else _list_by_folder(folder)
-
-
-def _list_by_folder(folder: Path) -> Listing:
+def list_images(folder: Path) -> Listing:
+    """List the images of `folder` in a fixed order. Raise `DataError` if there are none."""
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
     if not names:
-        raise DataError(
-            f"{folder}: no sub-folders; a flat folder needs data.labels, a csv of name and label"
-        )
+        raise DataError(f"{folder}: no sub-folders; it needs one for each class")
     files: list[Path] = []
     labels: list[int] = []
     for number, name in enumerate(names):
@@ -46,46 +38,6 @@ def _list_by_folder(folder: Path) -> Listing:
         files += found
         labels += [number] * len(found)
     return Listing(files=files, labels=labels, names=names)
-
-
-def _list_by_csv(folder: Path, table: Path) -> Listing:
-    rows = _read_labels(table)
-    by_stem = {file.stem: file for file in folder.iterdir() if _is_image(file)}
-    missing = [name for name in rows if Path(name).stem not in by_stem and name not in by_stem]
-    if missing:
-        raise DataError(
-            f"{table}: {len(missing)} of {len(rows)} images are not in {folder}, "
-            f"the first is {missing[0]}"
-        )
-    stems = {name: name if name in by_stem else Path(name).stem for name in rows}
-    unlabelled = sorted(set(by_stem) - set(stems.values()))
-    if unlabelled:
-        raise DataError(
-            f"{folder}: {len(unlabelled)} images have no label in {table}, "
-            f"the first is {by_stem[unlabelled[0]].name}"
-        )
-    # In numeric order if the names of classes are numbers.
-    names = sorted(set(rows.values()), key=lambda name: (not name.isdigit(), name.zfill(9), name))
-    label_of = {name: label for label, name in enumerate(names)}
-    ordered = sorted(rows, key=lambda name: stems[name])
-    return Listing(
-        files=[by_stem[stems[name]] for name in ordered],
-        labels=[label_of[rows[name]] for name in ordered],
-        names=names,
-    )
-
-
-def _read_labels(table: Path) -> dict[str, str]:
-    try:
-        rows = [row for row in csv.reader(io.StringIO(read_text(table))) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"data.labels {table}: cannot be read: {error}") from None
-    if rows and any("label" in cell.lower() or "class" in cell.lower() for cell in rows[0]):
-        rows = rows[1:]
-    bad = next((row for row in rows if len(row) < 2 or not row[0] or not row[1]), None)
-    if bad is not None or not rows:
-        raise DataError(f"data.labels {table}: expected rows of file name, label; found {bad}")
-    return {row[0].strip(): row[1].strip() for row in rows}
 
 
 def _is_image(file: Path) -> bool:

@@ -18,9 +18,7 @@ from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
 from train.diffusion.alignment import is_aligned
-from train.diffusion.objective import time_shift
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
-from train.diffusion.timesteps import TimeSampler
 
 Item = TypeVar("Item")
 _Key = tuple[int, int, int]  # position in the stream of images, epoch, index in the data set
@@ -31,8 +29,7 @@ class Microbatch:
     """One microbatch: `image`, `noise` `[m, C, H, W]`; `t` `[m]` float32; `label` `[m]` int64.
 
     Until `to`, `image` may be uint8, a quarter of the bytes to pass between processes and devices.
-    The losses are multiplied by `weight` `[m]` float32 unless it is None. The routed blocks read
-    the patches `keep` `[m, K]` int64, or all if it is None. With `features`
+    The routed blocks read the patches `keep` `[m, K]` int64, or all if it is None. With `features`
     `[m, T, D]` float16, a block is aligned with them (`repa`).
     """
 
@@ -40,7 +37,6 @@ class Microbatch:
     noise: Tensor
     t: Tensor
     label: Tensor
-    weight: Tensor | None = None
     keep: Tensor | None = None
     features: Tensor | None = None
 
@@ -64,8 +60,6 @@ class MicrobatchDataset(Dataset[Microbatch]):
 
     def __init__(self, source: Source, config: Pretrain) -> None:
         self._source, self._config = source, config
-        self._shift = time_shift(config)
-        self._sampler = TimeSampler(config.objective, shift=self._shift, seed=config.seed)
 
     def __getitem__(self, keys: list[_Key]) -> Microbatch:
         config = self._config
@@ -75,10 +69,8 @@ class MicrobatchDataset(Dataset[Microbatch]):
         images: Image | None = None
         times, labels, features = [], [], []
         aligned = is_aligned(config, position=keys[0][0])
-        for number, (position, epoch, index) in enumerate(keys):
-            random = example_randomness(
-                seed, epoch, index, shape=shape, objective=config.objective, shift=self._shift
-            )
+        for number, (_, epoch, index) in enumerate(keys):
+            random = example_randomness(seed, epoch, index, shape=shape, objective=config.objective)
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
             image, label = self._source.augmented(index, augmentation)
@@ -86,27 +78,23 @@ class MicrobatchDataset(Dataset[Microbatch]):
                 images = np.empty((len(keys), *shape), dtype=image.dtype)
             images[number] = image
             noises[number] = random.noise
-            times.append(self._sampler.time(random.u, t=random.t, position=position))
+            times.append(random.t)
             labels.append(config.data.classes if random.drop_label else label)
             if aligned:
                 features.append(self._source.features(index, flip=flip))
-        weighted = config.objective.sampler == "variance"
-        weights = torch.tensor([time.weight for time in times]) if weighted else None
         return Microbatch(
             image=torch.from_numpy(images),
             noise=torch.from_numpy(noises),
-            t=torch.tensor([time.t for time in times], dtype=torch.float32),
+            t=torch.tensor(times, dtype=torch.float32),
             label=torch.tensor(labels),
-            weight=weights,
             keep=self._kept(keys),
             features=torch.from_numpy(np.stack(features)) if features else None,
         )
 
     def _kept(self, keys: list[_Key]) -> Tensor | None:
         """Return the patches that the routed blocks read, `[m, K]`; None if that is all."""
-        routing, train, data = self._config.model.routing, self._config.train, self._config.data
-        whole_from = round((1 - routing.tune) * train.steps) * train.global_batch
-        if routing.kind == "none" or keys[0][0] >= whole_from:
+        routing, data = self._config.model.routing, self._config.data
+        if routing.kind == "none":
             return None
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))

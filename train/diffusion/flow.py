@@ -26,17 +26,11 @@ def velocity_to(image: Tensor, x: Tensor, t: Tensor) -> Tensor:
     return (x - image) / t.clamp(min=_LEAST_T).view(-1, 1, 1, 1)
 
 
-def shift_time(t: Tensor, a: float) -> Tensor:
-    """Return `t` shifted towards noise, a t / (1 + (a - 1) t) (Esser et al. 2024)."""
-    return t if a == 1 else a * t / (1 + (a - 1) * t)
-
-
 def solve_ode(
     velocity: Callable[[Tensor, Tensor], Tensor],
     noise: Tensor,
     *,
     steps: int,
-    shift: float = 1.0,
     heun: bool = False,
 ) -> Tensor:
     """Return images from `noise` `[B, C, H, W]`, in `steps` steps from t = 1 to 0.
@@ -46,7 +40,7 @@ def solve_ode(
     2022).
     """
     x = noise
-    times = shift_time(torch.linspace(1, 0, steps + 1, device=noise.device), shift)
+    times = torch.linspace(1, 0, steps + 1, device=noise.device)
     for t, t_next in itertools.pairwise(times):
         v = velocity(x, t.expand(len(x)))
         x_next = x + (t_next - t) * v

@@ -1,6 +1,5 @@
 """The training objective of a config: losses, and samples of a network trained with it."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +23,9 @@ class DiffusionObjective:
         self._objective, self._sample = config.objective, config.sample
         self._null_label = config.data.classes
         self._clamp = config.data.source in _PIXEL_SOURCES
-        self._shift = time_shift(config)
-        self._alpha_bar = ddpm.alphas_cumprod(config.objective.schedule)
+        self._alpha_bar = ddpm.alphas_cumprod()
         self._alpha_bar_on_device = self._alpha_bar.to(device)
-        prediction = config.objective.prediction
-        self._predicts_image = prediction == "x"
-        self._ddpm_prediction: ddpm.Prediction = "v" if prediction == "v" else "eps"
+        self._predicts_image = config.objective.prediction == "x"
 
     def losses(
         self,
@@ -42,7 +38,7 @@ class DiffusionObjective:
         aligned: int | None = None,
         term: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """Return the weighted error of each image, `[B]` in float32.
+        """Return the error of each image, `[B]` in float32.
 
         `image` and `noise` are `[B, C, H, W]`; `t` in 0..1 and `label` are `[B]`. `term` is added
         for the tokens `[B, T, width]` after the block `aligned`, if it is given.
@@ -52,29 +48,24 @@ class DiffusionObjective:
             output, tokens = network(task.x, task.t, label), None
         else:
             output, tokens = network(task.x, task.t, label, (aligned,))
-        losses = self._error(task.velocity(output) - task.target, task)
+        losses = self._error(task.velocity(output) - task.target)
         if term is not None and tokens is not None:
             losses = losses + term(tokens)
         return losses
 
     def _task(self, image: Tensor, noise: Tensor, t: Tensor) -> "_Task":
-        objective, weight = self._objective, None
-        if objective.kind == "flow":
+        if self._objective.kind == "flow":
             x, target = flow.interpolate(image, noise, t)
             if self._predicts_image:
                 target = flow.velocity_to(image, x, t)
             return _Task(x=x, t=t, target=target, predicts_image=self._predicts_image)
         step = ddpm.discrete_steps(t)
         alpha_bar, t = self._alpha_bar_on_device[step], step.float() / ddpm.STEPS
-        x, target = ddpm.add_noise(image, noise, alpha_bar, self._ddpm_prediction)
-        if objective.min_snr is not None:
-            weight = ddpm.min_snr_weight(alpha_bar, objective.min_snr, self._ddpm_prediction)
-        return _Task(x=x, t=t, target=target, weight=weight)
+        return _Task(x=ddpm.add_noise(image, noise, alpha_bar), t=t, target=noise)
 
-    def _error(self, difference: Tensor, task: "_Task") -> Tensor:
+    def _error(self, difference: Tensor) -> Tensor:
         error = difference.square() if self._objective.error == "l2" else difference.abs()
-        losses = error.flatten(1).mean(dim=1)
-        return losses if task.weight is None else losses * task.weight
+        return error.flatten(1).mean(dim=1)
 
     @torch.no_grad()
     def sample(self, network: Denoiser, noise: Tensor, label: Tensor) -> Tensor:
@@ -94,14 +85,12 @@ class DiffusionObjective:
                 ),
                 noise,
                 steps=self._sample.steps,
-                shift=self._shift,
                 heun=heun,
             )
         return ddpm.ddim(
             predict,
             noise,
             alpha_bar=self._alpha_bar,
-            prediction=self._ddpm_prediction,
             steps=self._sample.steps,
             clamp=self._clamp,
         )
@@ -109,12 +98,11 @@ class DiffusionObjective:
 
 @dataclass(frozen=True, kw_only=True)
 class _Task:
-    """The input `x` and time `t` of the network, the `target` of its output, and its weight."""
+    """The input `x` and time `t` of the network, and the `target` of its output."""
 
     x: Tensor
     t: Tensor
     target: Tensor
-    weight: Tensor | None = None
     predicts_image: bool = False
 
     def velocity(self, output: Tensor) -> Tensor:
@@ -148,11 +136,3 @@ def guided(
         return torch.lerp(unconditional, conditional, guidance)
 
     return predict
-
-
-def time_shift(config: Pretrain) -> float:
-    """Return a of t' = a t / (1 + (a - 1) t): sqrt(tokens / shift_tokens), or 1 for no shift."""
-    base = config.objective.shift_tokens
-    if base is None:
-        return 1.0
-    return math.sqrt((config.data.size // config.model.patch) ** 2 / base)

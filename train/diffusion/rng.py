@@ -13,18 +13,14 @@ from numpy.typing import NDArray
 from configs.schema.objective import Objective
 
 _ORDER, _EXAMPLE, _SAMPLE, _SPLIT, _DUMMY, _POSTERIOR, _VALIDATION = 1, 2, 3, 4, 5, 6, 7
-_LABEL, _STRATA, _PROBE, _ROUTE = 8, 9, 10, 11
+_LABEL, _PROBE, _ROUTE = 8, 10, 11
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleRandomness:
-    """The random numbers of one example: `t` in 0..1, and noise of the image's shape.
-
-    `u` is uniform in 0..1, for samplers that choose `t` in another way.
-    """
+    """The random numbers of one example: `t` in 0..1, and noise of the image's shape."""
 
     t: float
-    u: float
     drop_label: bool
     flip: bool
     noise: NDArray[np.float32]
@@ -61,44 +57,32 @@ def example_randomness(
     *,
     shape: tuple[int, ...],
     objective: Objective,
-    shift: float = 1.0,
 ) -> ExampleRandomness:
-    """Return the random numbers of example `index` in `epoch`; see `flow_time` for `shift`."""
+    """Return the random numbers of example `index` in `epoch`."""
     generator = _generator(seed, _EXAMPLE, index, epoch)
     u, drop, flip = generator.random(3)
     normal = generator.standard_normal()
     return ExampleRandomness(
-        t=flow_time(u, normal, objective, shift=shift),
-        u=float(u),
+        t=flow_time(u, normal, objective),
         drop_label=bool(drop < objective.label_dropout),
         flip=bool(flip < 0.5),
         noise=generator.standard_normal(shape, dtype=np.float32),
     )
 
 
-def flow_time(u: float, normal: float, objective: Objective, *, shift: float) -> float:
+def flow_time(u: float, normal: float, objective: Objective) -> float:
     """Return a time of the objective's density from a uniform and a normal random number.
 
-    The densities are those of Esser et al. 2024; `shift` is a of t' = a t / (1 + (a - 1) t). The
-    time rises with `u` and `normal`, except that it falls with `u` for `mode`.
+    The densities are those of Esser et al. 2024. The time rises with both numbers.
     """
     if objective.timesteps == "logit_normal":
-        t = 1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal)))
-    elif objective.timesteps == "mode":
-        t = 1 - u - objective.mode_scale * (np.cos(np.pi / 2 * u) ** 2 - 1 + u)
-    else:
-        t = u
-    return float(shift * t / (1 + (shift - 1) * t))
+        return float(1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal))))
+    return float(u)
 
 
 def kept_patches(seed: int, epoch: int, index: int, *, of: int, count: int) -> NDArray[np.int64]:
     """Return the `count` `of` an example's patches that skip no blocks, in ascending order."""
     return np.sort(_generator(seed, _ROUTE, index, epoch).permutation(of)[:count])
-
-
-def strata_order(seed: int, group: int, strata: int) -> NDArray[np.int64]:
-    """Return the stratum of each of the `strata` images of a group: a permutation."""
-    return _generator(seed, _STRATA, 0, group).permutation(strata)
 
 
 def probe_generator(seed: int, step: int, number: int) -> np.random.Generator:

@@ -20,9 +20,9 @@ from train.engine.distributed import (
     rank_number,
     read_ranks,
 )
-from train.engine.environment import gpu_settings, placement
+from train.engine.environment import placement
 from train.engine.failure import write_error
-from train.engine.metrics import ArrivalLog, LossAccumulator, MetricsLogger, log, start_logging
+from train.engine.metrics import LossAccumulator, MetricsLogger, StepLog, log, start_logging
 from train.engine.numerics import NonFiniteCheck
 from train.engine.stop import END_EVENTS, StopRequest, StopSignals
 from train.engine.watchdog import HangWatchdog
@@ -52,8 +52,6 @@ class Attempt(Generic[Kind]):
     def note(self, **facts: Any) -> None:
         """Write the placement of all ranks and `facts` to the manifest. Collective."""
         places = placement(self.ranks)
-        if self.ranks.device.type == "cuda":
-            facts["settings"] = gpu_settings()
         if places is not None:
             self.run.note(self.number, placement=places, **facts)
 
@@ -130,7 +128,7 @@ class TrainingContext(Generic[Training]):
     device_clock: DeviceClock
     losses: LossAccumulator
     metrics: MetricsLogger
-    arrivals: ArrivalLog
+    step_log: StepLog
     watchdog: HangWatchdog
     finite: NonFiniteCheck
 
@@ -142,7 +140,7 @@ class TrainingContext(Generic[Training]):
     def finish(self, request: StopRequest) -> None:
         """Record how training ended, unless a newer attempt runs, and close the logs."""
         finish(self.metrics, request, self.at | self.clocks.fields())
-        self.arrivals.close()
+        self.step_log.close()
 
 
 def begin_training(
@@ -159,7 +157,7 @@ def begin_training(
         device_clock=device_clock,
         losses=LossAccumulator(ranks.device),
         metrics=attempt.open_metrics(tensorboard=config.log.tensorboard),
-        arrivals=ArrivalLog(attempt.folder, rank=ranks.rank, clock=device_clock),
+        step_log=StepLog(attempt.folder, rank=ranks.rank),
         watchdog=HangWatchdog(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
         finite=NonFiniteCheck(ranks.device),
     )

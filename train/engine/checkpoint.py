@@ -33,13 +33,12 @@ from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, from_rank_0
 from train.engine.failure import RunFailure
 from train.engine.metrics import IntervalSums, log
-from train.engine.numerics import LossScaler
 from train.engine.part import Part
 from train.engine.unpickler import CheckpointReader, load_tensors
 
 
 class CheckpointState(Stateful):
-    """Weights, moments, state of parts, progress, loss scale, clocks and interval, all as tensors.
+    """Weights, moments, state of parts, progress, clocks and interval, all as tensors.
 
     `interval` holds the sums of the steps that the next scheduled record will report.
     """
@@ -50,18 +49,17 @@ class CheckpointState(Stateful):
         network: nn.Module,
         parts: Sequence[Part],
         optimizer: Optimizer,
-        scaler: LossScaler,
         clocks: Clocks,
     ) -> None:
         self._network, self._parts = network, parts
-        self._optimizer, self._scaler, self._clocks = optimizer, scaler, clocks
+        self._optimizer, self._clocks = optimizer, clocks
         self.step = 0
         self.images = 0
         self.interval = IntervalSums()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state by parameter name, which is the same for every layout over ranks."""
-        parameters, scaler = dict(self._network.named_parameters()), self._scaler
+        parameters = dict(self._network.named_parameters())
         beside = {name: p for part in self._parts for name, p in part.parameters().items()}
         return {
             "network": {name: parameter.detach() for name, parameter in parameters.items()},
@@ -69,7 +67,6 @@ class CheckpointState(Stateful):
             **{name: parameter.detach() for name, parameter in beside.items()},
             **{name: value for part in self._parts for name, value in part.state().items()},
             "progress": _numbers({"step": self.step, "images": self.images}),
-            "loss_scale": _numbers({"value": scaler.scale.item(), "good": scaler.good.item()}),
             "clocks": _numbers(self._clocks.seconds),
             "interval": _numbers(asdict(self.interval)),
         }
@@ -78,8 +75,6 @@ class CheckpointState(Stateful):
         """Take over the numbers; DCP has filled the tensors of `state_dict` in place."""
         self.step = int(state["progress"]["step"])
         self.images = int(state["progress"]["images"])
-        self._scaler.scale.fill_(state["loss_scale"]["value"])
-        self._scaler.good.fill_(state["loss_scale"]["good"])
         for name, seconds in state["clocks"].items():
             self._clocks.seconds[name] += float(seconds)
         sums = state["interval"]

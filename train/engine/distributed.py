@@ -3,9 +3,6 @@
 import datetime
 import json
 import os
-import re
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,8 +31,6 @@ TORCHRUN_VARIABLES = (
 
 # The file of agents and ranks that share a machine (jobs/agents.sh), and this group's part of it.
 AGENT_STORE = "AGENT_STORE"
-# All MIG instances of this node, for the processes that a rank starts.
-_MIG_INSTANCES = "AGENT_MIG_INSTANCES"
 
 # The first step may compile, and ranks compile at different speeds.
 _TIMEOUT = datetime.timedelta(minutes=20)
@@ -55,56 +50,22 @@ class Ranks:
 def read_ranks() -> Ranks:
     """Return the placement that torchrun gave this process; without torchrun, one rank alone.
 
-    Raise `ConfigError` if there are GPUs and torch can use none of them, or if ranks share a card.
+    Raise `ConfigError` if there are GPUs and torch can use none of them.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     local_world = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    instances = select_mig_instance()
-    gpu = 0 if instances else local_rank
     cuda = torch.cuda.is_available()
     if not cuda:
         _check_that_no_gpu_is_idle()
-    elif local_rank >= (visible := len(instances) or torch.cuda.device_count()):
+    elif local_rank >= (visible := torch.cuda.device_count()):
         raise ValueError(f"local rank {local_rank} has no GPU: {visible} are visible")
-    else:
-        _check_that_no_card_is_shared(instances[:local_world])
-        _check_that_torch_has_kernels(gpu)
     return Ranks(
         rank=rank_number(),
         world=world_size(),
         local_rank=local_rank,
         local_world=local_world,
-        device=torch.device("cuda", gpu) if cuda else torch.device("cpu"),
+        device=torch.device("cuda", local_rank) if cuda else torch.device("cpu"),
     )
-
-
-def select_mig_instance() -> list[str]:
-    """Return the MIG instances of this node's ranks, if any, and leave only this rank's visible.
-
-    CUDA shows a process no more than one. It must be chosen before CUDA is initialised.
-    """
-    words = os.environ.get(_MIG_INSTANCES) or os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    instances = words.split(",")
-    if not all(word.startswith("MIG-") for word in instances):
-        return []
-    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-    if local_rank < len(instances):
-        os.environ[_MIG_INSTANCES] = words
-        os.environ["CUDA_VISIBLE_DEVICES"] = instances[local_rank]
-    return instances
-
-
-def _check_that_no_card_is_shared(instances: list[str]) -> None:
-    if len(instances) < 2 or not shutil.which("nvidia-smi"):
-        return
-    listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
-    # Each card's line is followed by those of its instances.
-    cards = listed.stdout.split("(UUID: GPU-")
-    if any(sum(instance in card for instance in instances) > 1 for card in cards):
-        raise ConfigError(
-            f"ranks of {node_name()} share a card by MIG, and NCCL needs a card for each rank: ask "
-            "for one instance per node (resources.gpus_per_node=1), or for whole GPUs"
-        )
 
 
 def _check_that_no_gpu_is_idle() -> None:
@@ -126,29 +87,6 @@ def _check_that_no_gpu_is_idle() -> None:
         f"{driver or 'not loaded'}): {cause}. Name a build of torch for this "
         "driver in env/sites/<cluster>.sh (TORCH, TORCH_INDEX) and run env/create.sh again; to "
         "train on the CPU, set CUDA_VISIBLE_DEVICES to nothing"
-    )
-
-
-def _check_that_torch_has_kernels(gpu: int) -> None:
-    """Raise `ConfigError` if this build of torch has no kernels for the GPU.
-
-    Machine code (sm_86) runs on the same major version and later minor ones, PTX (compute_80) on
-    all later ones.
-    """
-    known = torch.cuda.get_arch_list()
-    mine = torch.cuda.get_device_capability(gpu)
-    for arch in known:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", arch)
-        if found is None:
-            return  # AMD's names
-        version = int(found[2]), int(found[3])
-        if version <= mine and (found[1] == "compute" or version[0] == mine[0]):
-            return
-    raise ConfigError(
-        f"torch {torch.__version__} has no kernels for {torch.cuda.get_device_name(gpu)}, compute "
-        f"capability {mine[0]}.{mine[1]} (it has {', '.join(known)}). Name another build of torch "
-        "in env/sites/<cluster>.sh (TORCH, TORCH_INDEX) and run env/create.sh again, or ask for "
-        "another GPU"
     )
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
-from configs.schema import Pretrain
 from train.engine.gradients import local_part
 from train.engine.part import Part
 from train.engine.profiler import region
@@ -64,11 +63,3 @@ class EMA(Part):
             held: Tensor = live.clone()
             live.copy_(average)
             average.copy_(held)
-
-
-def batch_decay(config: Pretrain) -> float | None:
-    """Return the decay per step: ema_decay^(global_batch / ema_batch) if `ema_batch` is set."""
-    train = config.train
-    if train.ema_decay is None or train.ema_batch is None:
-        return train.ema_decay
-    return float(train.ema_decay ** (train.global_batch / train.ema_batch))

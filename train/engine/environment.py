@@ -17,16 +17,6 @@ from runs.slurm_env import node_name
 from train.engine.distributed import Ranks, from_every_rank
 
 _NVIDIA_SMI_S = 20.0
-# Variables that change how fast GPUs compute or communicate, and that name nobody.
-_VARIABLES = (
-    "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_LAUNCH_BLOCKING", "NVIDIA_TF32_OVERRIDE",
-    "TORCH_CUDNN_SDPA_DEPRIORITIZED", "TORCH_NCCL_BLOCKING_WAIT", "TORCH_NCCL_AVOID_RECORD_STREAMS",
-    "NCCL_ALGO", "NCCL_PROTO", "NCCL_IB_DISABLE", "NCCL_IB_HCA", "NCCL_P2P_DISABLE",
-    "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_NET_GDR_LEVEL", "NCCL_NVLS_ENABLE",
-    "NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS", "NCCL_BUFFSIZE", "NCCL_NTHREADS",
-    "NCCL_CROSS_NIC", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME",
-)  # fmt: skip
 
 
 def placement(ranks: Ranks) -> list[object] | None:
@@ -42,8 +32,6 @@ def rank_placement(ranks: Ranks) -> dict[str, Any]:
     facts["threads"] = torch.get_num_threads()
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         facts["visible_gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
-    if "GLOO_SOCKET_IFNAME" in os.environ:
-        facts["gloo_interface"] = os.environ["GLOO_SOCKET_IFNAME"]
     if ranks.device.type == "cuda":
         properties = torch.cuda.get_device_properties(ranks.device)
         facts["gpu"] = properties.name
@@ -88,15 +76,6 @@ def gpu_state(uuid: str) -> dict[str, float]:
         with contextlib.suppress(ValueError):  # "[N/A]"
             found[name] = float(value)
     return found
-
-
-def gpu_settings() -> dict[str, Any]:
-    """Return the settings that decide the speed of GPUs: of torch, and by the environment."""
-    return {
-        "tf32_products": torch.backends.cuda.matmul.allow_tf32,
-        "tf32_convolutions": torch.backends.cudnn.allow_tf32,
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-    } | {name: os.environ[name] for name in _VARIABLES if name in os.environ}
 
 
 def cpu_model() -> str:

@@ -5,6 +5,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, Partial
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.optim import Optimizer
 
 # Elements that a CPU sums in float32; the partial sums are added in float64.
 _ROW = 1 << 14
@@ -64,6 +65,16 @@ def scale_gradients(model: nn.Module, factor: Tensor) -> None:
 def clip_factor(norm: Tensor, limit: float | None) -> Tensor:
     """Return the factor that brings gradients of norm `norm` to at most `limit`."""
     return torch.ones_like(norm) if limit is None else (limit / (norm + 1e-6)).clamp(max=1)
+
+
+def clipped_step(optimizer: Optimizer, norm: Tensor, *, limit: float | None) -> None:
+    """Take a fused step with gradients of norm `norm`, clipped to norm `limit` in its kernel.
+
+    The kernel divides each gradient by 1 / clipping factor, which adds two roundings.
+    """
+    if limit is not None:
+        optimizer.grad_scale = 1 / clip_factor(norm, limit)  # type: ignore[attr-defined]
+    optimizer.step()
 
 
 def local_part(tensor: Tensor) -> Tensor:

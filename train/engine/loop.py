@@ -62,7 +62,6 @@ class _PendingRecord:
     scalars: Tensor
     steps: int
     running: str
-    arrival: QueuePoint
     end: QueuePoint
 
 
@@ -189,7 +188,6 @@ class Loop(Generic[Training]):
             scalars=scalars.to("cpu", non_blocking=True),
             steps=losses.steps,
             running=context.clocks.running,
-            arrival=context.arrivals.last,
             end=context.device_clock.point(),
         )
         context.state.interval = IntervalSums()
@@ -206,7 +204,7 @@ class Loop(Generic[Training]):
             return IntervalSums()
         self._pending = None
         train, tensor = context.attempt.config.train, context.layout.tensor
-        arrival, end = map(context.device_clock.reached, (pending.arrival, pending.end))
+        end = context.device_clock.reached(pending.end)
         mine, *scalars = pending.scalars.tolist()
         loss = sum_over_ranks(torch.tensor(mine, dtype=torch.float64)).item() / tensor
         sums = IntervalSums(loss=loss, steps=pending.steps)
@@ -214,7 +212,7 @@ class Loop(Generic[Training]):
         names = [name for name, value in fields.items() if isinstance(value, Tensor)]
         fields |= zip(names, scalars, strict=True)
         fields[pending.running] = round(fields[pending.running] + end - pending.end.queued, 6)
-        context.arrivals.write(fields["step"], arrival)
+        context.step_log.write(fields["step"])
         context.metrics.step(fields | {"time": wall_time(end)}, steps=train.steps)
         return sums
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from runs.folder import RunFolder
 from runs.records import Record, RecordWriter
-from train.engine.clocks import DeviceClock
 
 log = logging.getLogger("train")
 
@@ -113,25 +112,18 @@ class LossAccumulator:
         self.steps = sums.steps
 
 
-class ArrivalLog:
-    """Times at which this rank reached the point of a step where ranks wait for each other.
+class StepLog:
+    """The steps that this rank has reached, for `ditbench why`: which rank stayed behind.
 
-    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt, in seconds. On a
-    GPU it is the device that arrives: hosts run ahead, and wait for their GPUs all alike.
+    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt.
     """
 
-    def __init__(self, attempt: Path, *, rank: int, clock: DeviceClock) -> None:
+    def __init__(self, attempt: Path, *, rank: int) -> None:
         self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
-        self._clock = clock
-        self.last = clock.point()
 
-    def mark(self) -> None:
-        """Keep the point at which this rank reaches the collective, as `last`."""
-        self.last = self._clock.point()
-
-    def write(self, step: int, arrived: float) -> None:
-        """Write the time of `step`, one of `time.perf_counter`."""
-        print(f'{{"step": {step}, "time": {wall_time(arrived):.6f}}}', file=self._file, flush=True)
+    def write(self, step: int) -> None:
+        """Write a step that the device has finished."""
+        print(f'{{"step": {step}}}', file=self._file, flush=True)
 
     def close(self) -> None:
         """Close the file."""

@@ -1,14 +1,12 @@
-"""The arithmetic of a run: its precision, the check for non-finite values, the scale of fp16."""
+"""The arithmetic of a run: its precision, and the check for non-finite values."""
 
 import os
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 from configs.errors import ConfigError
 from train.engine.failure import RunFailure
-from train.engine.gradients import clip_factor
 
 
 def set_precision(precision: str, device: torch.device) -> None:
@@ -23,7 +21,7 @@ def set_precision(precision: str, device: torch.device) -> None:
             raise ConfigError(
                 f"precision {precision} needs a GPU of compute capability 8.0; "
                 f"{torch.cuda.get_device_name(device)} has {capability[0]}.{capability[1]}: set it "
-                "to fp16 (pretraining) or fp32"
+                "to fp32"
             )
     elif precision == "tf32":
         raise ConfigError("precision tf32 needs an NVIDIA GPU; this rank has none: set it to fp32")
@@ -91,52 +89,3 @@ class NonFiniteCheck:
         if not torch.isfinite(self._value).item():
             raise RunFailure("nan", f"the loss or its gradient is not finite at step {self._step}")
         self._step = 0
-
-
-class LossScaler:
-    """The power of two that losses are multiplied by, so that fp16 can hold their gradients.
-
-    It doubles after `patience` good steps and halves at each step whose gradients overflow; that
-    step is skipped (Micikevicius et al. 2018). Without `fp16` it stays 1. `scale` and the number
-    of `good` steps are scalars on the device: no step waits for them.
-    """
-
-    LEAST = 2.0**-14
-
-    def __init__(
-        self, *, fp16: bool, device: torch.device | str = "cpu", patience: int = 2000
-    ) -> None:
-        self._fp16, self._patience = fp16, patience
-        # Without fp16 they stay on the host, where reading them costs nothing.
-        place = device if fp16 else "cpu"
-        self.scale = torch.tensor(2.0**16 if fp16 else 1.0, device=place)
-        self.good = torch.zeros((), dtype=torch.int32, device=place)
-
-    def scaled(self, factor: float) -> float | Tensor:
-        """Return `factor`, of a loss, multiplied by the scale."""
-        return factor * self.scale if self._fp16 else factor
-
-    def step(self, optimizer: Optimizer, norm: Tensor, *, clip: float | None) -> None:
-        """Take a fused step with gradients unscaled, and clipped to norm `clip`, in its kernel.
-
-        `norm` is that of the unscaled gradients. If it overflowed, weights and moments stay. The
-        kernel divides each gradient by scale / clipping factor: without clipping that is exact,
-        with it two roundings are added.
-        """
-        if self._fp16 or clip is not None:
-            factor = self.scale / clip_factor(norm, clip)
-            optimizer.grad_scale = factor  # type: ignore[attr-defined]
-        if self._fp16:
-            overflow = (~norm.isfinite()).float()
-            optimizer.found_inf = overflow  # type: ignore[attr-defined]
-            torch._amp_update_scale_(self.scale, self.good, overflow, 2.0, 0.5, self._patience)
-        optimizer.step()
-
-    def excused(self, value: Tensor, norm: Tensor) -> Tensor:
-        """Return the `value` of a step, or 0 if it only overflowed and the scale can still halve.
-
-        If a gradient of norm `norm` overflowed, `value` is not finite either.
-        """
-        if not self._fp16:
-            return value
-        return torch.where(norm.isfinite() | (self.scale < self.LEAST), value, 0.0)

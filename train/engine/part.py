@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 Fields = dict[str, Any]
 
@@ -30,11 +30,8 @@ class Part:
     def before(self, step: int) -> None:
         """Prepare for a step, which is numbered from 1."""
 
-    def before_microbatch(self) -> None:
-        """Prepare for the forward and backward pass of a microbatch."""
-
-    def after_microbatch(self, batch: Any, factor: float | Tensor) -> None:
-        """Follow the backward pass of a microbatch, whose losses were multiplied by `factor`."""
+    def after_microbatch(self) -> None:
+        """Follow the backward pass of a microbatch."""
 
     def after_backward(self) -> None:
         """Follow the last backward pass of a step, before the gradients are used."""

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
         "--features",
         type=Path,
         help="the feature network: the Inception weights of torch-fidelity, a TorchScript file "
-        "that maps uint8 [N, 3, H, W] to [N, d], or the folder of a DINOv2; without it, the "
+        "that maps uint8 [N, 3, H, W] to [N, d]; without it, the "
         "classifier of held-out digits of a run on digits",
     )
     parser.add_argument("--batch", type=int, default=64, help="images per batch (default: 64)")

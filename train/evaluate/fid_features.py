@@ -16,12 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from configs.errors import ConfigError
 from configs.schema.data import Data
 from train.data.catalog import open_source
-from train.data.latents.features import IMAGENET, load_dinov2
 from train.data.latents.store import checksum
 from train.data.latents.vae import deterministic_cudnn
 from train.data.source import held_out_split
@@ -55,18 +53,15 @@ class Features:
 def open_features(
     path: Path | None, *, device: torch.device, digits: Data | None = None
 ) -> Features:
-    """Load the feature network from a file or folder, or train the classifier of `digits`.
+    """Load the feature network from a file, or train the classifier of `digits`.
 
-    A file holds torch-fidelity's Inception weights or TorchScript, a folder a DINOv2 as
-    transformers saves it. Raises `ConfigError` or `DataError` for anything else. Only tensors are
-    unpickled.
+    A file holds torch-fidelity's Inception weights or TorchScript. Raises `ConfigError` for
+    anything else. Only tensors are unpickled.
     """
     if path is None:
         if digits is None or digits.source != "digits" or not digits.held_out:
             raise ConfigError(f"--features FILE is missing: {_HOW_TO_GET_IT}")
         return _digits(digits, device)
-    if path.is_dir():
-        return _dinov2(path, device)
     if not path.is_file():
         raise ConfigError(f"--features {path}: no such file; {_HOW_TO_GET_IT}")
     name, load = "Inception, bilinear to 299 as TensorFlow 1", _inception
@@ -95,19 +90,6 @@ def _digits(data: Data, device: torch.device) -> Features:
 
     name = "classifier of held-out digits, pixels in -1..1"
     sha256 = hashlib.sha256(images.tobytes() + labels.tobytes()).hexdigest()
-    return Features(network=network, name=name, sha256=sha256, device=device)
-
-
-def _dinov2(folder: Path, device: torch.device) -> Features:
-    """Return the class token of a DINOv2 (Oquab et al. 2023) as features."""
-    model, sha256 = load_dinov2(folder, device)
-    mean, std = torch.tensor(IMAGENET, device=device)[:, None, :, None, None]
-
-    def network(images: Tensor) -> Tensor:
-        pixels = F.interpolate(images.float() / 255, 224, mode="bicubic", antialias=True)
-        return model((pixels.clamp(0, 1) - mean) / std).last_hidden_state[:, 0]
-
-    name = "DINOv2, bicubic to 224, ImageNet's mean and std"
     return Features(network=network, name=name, sha256=sha256, device=device)
 
 

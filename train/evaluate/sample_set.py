@@ -6,7 +6,6 @@ whole network: a network that does not fit on one GPU cannot be sampled here.
 """
 
 import argparse
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,22 +24,17 @@ from train.evaluate.sampler import RunSampler
 
 
 def main(arguments: list[str]) -> int:
-    """Carry out `ditbench train sample RUN [--num N] [--out FILE.npz] [key=value ...]`."""
+    """Carry out `ditbench train sample RUN [key=value ...]`."""
     parser = argparse.ArgumentParser(
         prog="ditbench train sample",
         description="Draw many images from a pretraining run into one .npz, as jobs/sample.sbatch "
         "does; with or without torchrun. Example: torchrun --standalone --nproc-per-node=2 "
-        "-m train sample logs/RUN --num 50000",
+        "-m train sample logs/RUN num=50000",
     )
     parser.add_argument("run", type=Path, help="a pretraining run, or a sampling run to resume")
-    parser.add_argument("--num", type=int, help="number of images (default: 50000)")
-    parser.add_argument("--out", type=Path, help="a new .npz file (default: in the run folder)")
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="ditbench show sample")
-    options = parser.parse_intermixed_args(arguments)
-    changes = list(options.overrides)
-    changes += [f"num={options.num}"] if options.num is not None else []
-    changes += [f"out={json.dumps(str(options.out.absolute()))}"] if options.out else []
-    return open_and_run(options.run, changes, kind="sample", attempt=attempt)
+    options = parser.parse_args(arguments)
+    return open_and_run(options.run, options.overrides, kind="sample", attempt=attempt)
 
 
 def attempt(run: RunFolder, *, number: int) -> int:

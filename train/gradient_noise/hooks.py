@@ -14,7 +14,6 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultReduceScatter
 from torch.nn.parallel import DistributedDataParallel
 
-from configs.errors import ConfigError
 from train.engine.gradients import sum_of_squares
 
 
@@ -89,11 +88,6 @@ class FSDPHook(GradientHook):
         super().__init__(network)
         for part in network.modules():
             if isinstance(part, FSDPModule):
-                if not hasattr(part, "set_custom_reduce_scatter"):
-                    raise ConfigError(
-                        f"gns.enabled under layout.shard needs torch 2.9; this is "
-                        f"{torch.__version__}: set layout.shard to 1, or gns.enabled to false"
-                    )
                 part.set_custom_reduce_scatter(_ObservedReduceScatter(self._squares))
 
 

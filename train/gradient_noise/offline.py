@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "source",
         type=Path,
-        help="a pretraining run, a config of published weights, or a gns run to resume",
+        help="a pretraining run, or a gns run to resume",
     )
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="ditbench show gns")
     options = parser.parse_args(arguments)

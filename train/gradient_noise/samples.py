@@ -16,24 +16,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from configs.errors import ConfigError
-from configs.load import expect, load
+from configs.load import expect
 from configs.schema import NoiseRun, Pretrain
 from runs.folder import RunFolder
 from train.data.catalog import open_source
 from train.data.loader import Microbatch
 from train.data.source import training_split
-from train.diffusion.objective import DiffusionObjective, time_shift
+from train.diffusion.objective import DiffusionObjective
 from train.diffusion.rng import Augmentation, epoch_order, probe_generator
 from train.diffusion.timesteps import Bins, Density
 from train.engine.checkpoint import load_weights
 from train.engine.checkpoint_files import complete
 from train.engine.distributed import Ranks, sum_over_ranks
 from train.engine.gradients import squared_gradient_norm, sum_gradients
-from train.gradient_noise.adaln_gram import SUMS, has_adaln
-from train.gradient_noise.probe import Probe
+from train.gradient_noise.hooks import make_hook
 from train.model.build import build_network
 from train.model.parallelize import autocast
-from train.weights.load import load_whole_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +47,16 @@ class NoiseSample:
 class OfflineNoise:
     """Measures the samples that a config requests; every rank holds the whole network.
 
-    Raises `ConfigError` if the run lacks a requested step, or a config names no weights.
+    Raises `ConfigError` if the run lacks a requested step.
     """
 
     def __init__(self, noise_run: NoiseRun, ranks: Ranks) -> None:
         self._noise_run, self._ranks = noise_run, ranks
         self.config = measured_config(noise_run)
-        self._density = Density(objective=self.config.objective, shift=time_shift(self.config))
+        self._density = Density(objective=self.config.objective)
         self._source = training_split(open_source(self.config.data), self.config.data)
         self.network = build_network(self.config).to(ranks.device)
-        observed = Bins(count=1) if has_adaln(self.network) else None
-        self._probe = Probe(self.network, self.network, bins=observed, device=ranks.device)
+        self._hook = make_hook(self.network, self.network)
         self._objective = DiffusionObjective(self.config, ranks.device)
         self._loaded: int | None = None
 
@@ -80,7 +77,7 @@ class OfflineNoise:
         """Return the fields of a sample's record. Collective; needs a process group."""
         self._load(sample.step)
         begin, noise_run = time.perf_counter(), self._noise_run
-        small, big, *grams = self._sums(sample)
+        small, big = self._sums(sample)
         fields: dict[str, Any] = {
             "checkpoint": sample.step,
             "weight": sample.weight,
@@ -95,7 +92,7 @@ class OfflineNoise:
         if sample.k is not None:
             low, high = Bins(count=noise_run.bins or 1).edges[sample.k : sample.k + 2].tolist()
             fields |= {"bin": sample.k, "t_low": low, "t_high": high}
-        return fields | ({"adaln": dict(zip(SUMS, grams, strict=True))} if grams else {})
+        return fields
 
     def microbatch(self, sample: NoiseSample, turn: int) -> Microbatch:
         """Return microbatch `turn` of a sample: b images, drawn with replacement from the share.
@@ -147,22 +144,20 @@ class OfflineNoise:
         return order[: max(1, round(self._noise_run.share * size))]
 
     def _sums(self, sample: NoiseSample) -> list[float]:
-        """Return the sum of |g_k|^2, |g|^2 of their mean, and the Gram sums of adaLN layers."""
+        """Return the sum of |g_k|^2, and |g|^2 of their mean."""
         ranks, count = self._ranks, self._noise_run.count
         for turn in range(ranks.rank, count, ranks.world):
             batch = self.microbatch(sample, turn).to(ranks.device)
-            self._probe.before_microbatch()
             losses = self._losses(batch)
             (losses.mean() / count).backward()
-            self._probe.after_microbatch(batch, factor=1 / count / len(losses))
-        self._probe.after_backward()
+            self._hook.after_backward()
+        self._hook.restore_gradients()
         sum_gradients(self.network)
-        # Equal on every rank, unlike the other sums.
+        # Equal on every rank, unlike the other sum.
         big = squared_gradient_norm(self.network) / ranks.world
         self.network.zero_grad(set_to_none=True)
-        small, grams = self._probe.take()
-        # Of the Gram's sums the first four are those of the only bin.
-        return sum_over_ranks(torch.cat([small[None] * count**2, big[None], grams[:4]])).tolist()
+        small = self._hook.take_squares() * count**2
+        return sum_over_ranks(torch.stack([small, big])).tolist()
 
     def _losses(self, batch: Microbatch) -> Tensor:
         with autocast(self._noise_run.precision, self._ranks.device):
@@ -172,8 +167,6 @@ class OfflineNoise:
 
     def _steps(self) -> list[int]:
         noise_run = self._noise_run
-        if noise_run.run is None:
-            return [0]
         saved = [int(name.removeprefix("step-")) for name in complete(self._checkpoints())]
         missing = set(noise_run.steps or ()) - set(saved)
         if missing or not saved:
@@ -186,11 +179,8 @@ class OfflineNoise:
     def _load(self, step: int) -> None:
         if self._loaded == step:
             return
-        if self._noise_run.run is None:
-            load_whole_weights(self.network, self.config)
-        else:
-            which = self._noise_run.weights
-            load_weights(self._checkpoints(), self.network, which=which, step=step)
+        which = self._noise_run.weights
+        load_weights(self._checkpoints(), self.network, which=which, step=step)
         self._loaded = step
 
     def _checkpoints(self) -> Path:
@@ -199,15 +189,9 @@ class OfflineNoise:
 
 
 def measured_config(noise_run: NoiseRun) -> Pretrain:
-    """Return the config to measure."""
-    if noise_run.run is not None:
-        run = RunFolder(Path(noise_run.run))
-        config = expect(run.config(), Pretrain, source=noise_run.run)
-    else:
-        path = str(noise_run.config)
-        config = expect(load(Path(path), []), Pretrain, source=path)
-        if config.model.init_from is None:
-            raise ConfigError(f"config {path}: names no weights; set model.init_from to a file")
+    """Return the config of the run to measure."""
+    run = RunFolder(Path(str(noise_run.run)))
+    config = expect(run.config(), Pretrain, source=run.path)
     if config.model.routing.kind != "none":
         raise ConfigError("its model.routing is not measured: the gradient would be of all patches")
     return config

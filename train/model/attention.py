@@ -3,7 +3,6 @@
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend
 
 from configs.schema.model import Model
 from train.model.roles import Role, hidden, with_role
@@ -30,23 +29,20 @@ class Attention(nn.Module):
             with_role(self.q_norm, Role(split="heads"))
             with_role(self.k_norm, Role(split="heads"))
 
-    def forward(
-        self, x: Tensor, rope: Tensor | None, values: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return `[B, T, d]` for `x` `[B, T, d]`, and the values `[B, T, heads, head_dim]`.
+    def forward(self, x: Tensor, rope: Tensor | None) -> Tensor:
+        """Return `[B, T, d]` for `x` `[B, T, d]`.
 
-        If `values` are given, attention reads the mean of them and its own (value residual, Zhou
-        et al. 2024), and they are returned. `rope` is `[2, T, head_dim]`, or `[2, B, T, head_dim]`.
+        `rope` is `[2, T, head_dim]`, or `[2, B, T, head_dim]`.
         """
         # Norm and rotation keep the layout of the linear layers, [B, T, heads, head_dim]: compiled,
         # they fuse into fewer passes over memory (docs/measurements/block-traffic.md).
         q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).unbind(3)
-        v, values = (v, v) if values is None else (torch.lerp(values, v, 0.5), values)
         q, k = self.q_norm(q), self.k_norm(k)
         if rope is not None:
             q, k = rotate(q, rope.unsqueeze(-2)), rotate(k, rope.unsqueeze(-2))
         y = attend(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2))
-        return self.out(y.transpose(1, 2).flatten(2)), values
+        out: Tensor = self.out(y.transpose(1, 2).flatten(2))
+        return out
 
 
 class RMSNorm(nn.Module):
@@ -64,17 +60,6 @@ class RMSNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `[..., channels]` for `x` `[..., channels]`."""
         return F.rms_norm(x, self.weight.shape, self.weight.to(x.dtype), eps=1e-6)
-
-
-def attention_kernel(
-    *, heads: int, tokens: int, head_dim: int, dtype: torch.dtype, device: torch.device
-) -> str:
-    """Return the name of the kernel that torch takes for attention of this shape in training.
-
-    Torch's list of preferences, which it completes within the first call, does not say it.
-    """
-    q = torch.empty(1, heads, tokens, head_dim, dtype=dtype, device=device, requires_grad=True)
-    return SDPBackend(torch._fused_sdp_choice(q, q, q)).name
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """The block of a DiT: attention and MLP, with the condition in the norms."""
 
-from typing import Any, Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,23 +24,16 @@ class AdaLNBlock(nn.Module):
             self.modulation = TableModulation(model)
         self.attention = Attention(model)
         self.mlp = MLPS[model.mlp](model.width, mlp_hidden(config))
-        self.norm, self.value_residual = model.norm, model.value_residual
 
-    def forward(
-        self, x: Tensor, condition: Tensor, rope: Tensor | None, values: Tensor | None = None
-    ) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
         """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU.
 
-        For `adaln_single`, `condition` is that of `TableModulation`. With `model.value_residual`
-        the values of the first block are returned, too, for the `values` of the others.
+        For `adaln_single`, `condition` is that of `TableModulation`.
         """
         chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks
-        normed = modulate(x, shift_a, scale_a, norm=self.norm)
-        attended, values = self.attention(normed, rope, values)
-        x = torch.addcmul(x, gate_a, attended)
-        x = torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m, norm=self.norm)))
-        return (x, values) if self.value_residual else x
+        x = torch.addcmul(x, gate_a, self.attention(modulate(x, shift_a, scale_a), rope))
+        return torch.addcmul(x, gate_m, self.mlp(modulate(x, shift_m, scale_m)))
 
 
 class TableModulation(nn.Module):
@@ -88,7 +79,6 @@ class SwiGLU(nn.Module):
 MLPS: dict[str, type[GeluMLP] | type[SwiGLU]] = {"gelu": GeluMLP, "swiglu": SwiGLU}
 
 
-def modulate(x: Tensor, shift: Tensor, scale: Tensor, *, norm: Literal["layer", "rms"]) -> Tensor:
-    """Apply a norm without parameters, then `scale` and `shift` `[B, 1, d]`."""
-    normalize: Any = F.rms_norm if norm == "rms" else F.layer_norm
-    return torch.addcmul(shift, normalize(x, x.shape[-1:], eps=1e-6), 1 + scale)
+def modulate(x: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Apply layer norm without parameters, then `scale` and `shift` `[B, 1, d]`."""
+    return torch.addcmul(shift, F.layer_norm(x, x.shape[-1:], eps=1e-6), 1 + scale)

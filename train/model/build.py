@@ -1,15 +1,16 @@
 """Build the network of a config, and count its multiply-accumulates."""
 
 import importlib
-from typing import Protocol
+import re
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from configs.schema import Pretrain
-from train.model.flops import dit_macs, training_macs
 from train.model.published import State
+from train.model.routing import first_patches, routed
 
 # The module and the class of each `model.family`. They are imported late: diffusers takes seconds.
 _FAMILIES = {
@@ -53,21 +54,42 @@ def build_network(config: Pretrain) -> nn.Module:
 
 
 def network_macs(config: Pretrain, *, training: bool = False) -> dict[str, int]:
-    """Return the forward multiply-accumulates per image, by component; `training` with routing."""
-    if config.model.family == "dit":
-        return training_macs(config) if training else dit_macs(config)
-    return counted_macs(config)
+    """Return the forward multiply-accumulates per image by kind of operation.
+
+    In `training` some patches may skip blocks.
+    """
+    found = dict.fromkeys(("products", "attention", "convolutions"), 0)
+    for operation, flops in _flop_counts(config, training=training)["Global"].items():
+        found[_kind(str(operation))] += flops // 2
+    return found
 
 
-def counted_macs(config: Pretrain) -> dict[str, int]:
-    """Return the forward multiply-accumulates per image, counted on the meta device."""
-    data = config.data
-    with torch.device("meta"), torch.random.fork_rng(devices=[]):
+def recomputed_macs(config: Pretrain) -> int:
+    """Return the forward multiply-accumulates per image that checkpointing computes again."""
+    checkpointing = config.activation_checkpointing
+    if checkpointing.mode == "none":
+        return 0
+    every = checkpointing.every if checkpointing.mode == "selective" else 1
+    counts = _flop_counts(config, training=True)
+    blocks = [
+        sum(flops.values()) for name, flops in counts.items() if re.search(r"\.blocks\.\d+$", name)
+    ]
+    return sum(blocks[every - 1 :: every]) // 2
+
+
+def _flop_counts(config: Pretrain, *, training: bool) -> dict[str, dict[Any, int]]:
+    """Return the FLOPs of a forward pass of an image, by module and operation."""
+    data, device = config.data, torch.device("meta")
+    with device, torch.random.fork_rng(devices=[]):
         network = build_network(config)
-        image = torch.empty(1, data.channels, data.size, data.size)
+        image, label = torch.empty(1, data.channels, data.size, data.size), torch.zeros(1).long()
+        keep = first_patches(config, 1, device) if training else None
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            network(image, torch.empty(1), torch.zeros(1, dtype=torch.long))
-    counts = counter.get_flop_counts()["Global"]
-    convolutions = sum(flops for op, flops in counts.items() if "convolution" in str(op))
-    rest = sum(counts.values()) - convolutions
-    return {"convolutions": convolutions // 2, "rest": rest // 2}
+            routed(network, keep)(image, torch.empty(1), label)
+    return counter.get_flop_counts()
+
+
+def _kind(operation: str) -> str:
+    if "convolution" in operation:
+        return "convolutions"
+    return "attention" if "bmm" in operation or "attention" in operation else "products"

@@ -1,7 +1,7 @@
 """A class-conditional diffusion transformer (DiT, Peebles & Xie 2023)."""
 
 import math
-from typing import Literal, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +12,7 @@ from train.model.attention import rope_table, sincos_table
 from train.model.blocks import AdaLNBlock, modulate
 from train.model.flops import TIME_CHANNELS
 from train.model.published import State, from_published
-from train.model.routing import Router, take
+from train.model.routing import put_back, take, token_positions
 
 Taps = tuple[int, ...]
 
@@ -36,8 +36,6 @@ class DiT(nn.Module):
         )
         self.label = nn.Embedding(data.classes + 1, width)
         self.blocks = nn.ModuleList(AdaLNBlock(config) for _ in range(model.depth))
-        if model.routing.kind != "none":
-            self.router = Router(config)
         if model.registers:
             self.registers = nn.Parameter(torch.empty(model.registers, width))
         if model.conditioning == "adaln_single":
@@ -64,7 +62,7 @@ class DiT(nn.Module):
         tokens = self.patches_in(self._patchify(x))
         if self.pos_embed is not None:
             tokens = tokens + self.pos_embed.to(tokens.dtype)
-        time = self.time(timestep_embedding(1000 * t, frequencies=self._model.frequencies))
+        time = self.time(timestep_embedding(1000 * t))
         embedding = time + self.label(label)
         if self.prefix:
             registers = self.registers.to(tokens.dtype).expand(len(tokens), -1, -1)
@@ -90,7 +88,7 @@ class DiT(nn.Module):
         self.register_buffer("pos_embed", pos_embed, persistent=False)
 
     def from_published(self, state: State) -> State | None:
-        """Return weights of the official DiT, fast-DiT or diffusers by our names, else None."""
+        """Return weights of the official DiT or fast-DiT by our names, else None."""
         return from_published(state, heads=self._model.heads)
 
     def _through_blocks(
@@ -99,21 +97,14 @@ class DiT(nn.Module):
         """Return the tokens after the last block, and the patches after the blocks `taps`."""
         route, rope = self._model.routed_blocks(), self.rope
         tapped: list[Tensor] = []
-        values: Tensor | None = None
-        positions = None if keep is None else self.router.positions(keep)
+        positions = None if keep is None else token_positions(keep, prefix=self.prefix)
         for number, block in enumerate(self.blocks):
-            if number == route.start:
-                dense, dense_values = tokens, values
-                if positions is not None:
-                    tokens = take(tokens, positions)
-                    values = None if values is None else take(values, positions)
-                    rope = None if rope is None else rope[:, positions]
-            tokens = block(tokens, condition, rope, values)
-            if self._model.value_residual:
-                tokens, values = tokens
-            if number + 1 == route.stop:
-                tokens = self.router.join(tokens, dense, positions)
-                rope, values = self.rope, dense_values
+            if positions is not None and number == route.start:
+                dense, tokens = tokens, take(tokens, positions)
+                rope = None if rope is None else rope[:, positions]
+            tokens = block(tokens, condition, rope)
+            if positions is not None and number + 1 == route.stop:
+                tokens, rope = put_back(tokens, dense, positions), self.rope
             if number + 1 in taps:
                 tapped.append(tokens[:, self.prefix :])
         return tokens, tapped
@@ -131,7 +122,7 @@ class DiT(nn.Module):
             shift, scale = changes.chunk(2, dim=1)
         else:
             shift, scale = self.modulation_out(condition).unsqueeze(1).chunk(2, dim=-1)
-        return modulate(tokens, shift, scale, norm=self._model.norm)
+        return modulate(tokens, shift, scale)
 
     def _patchify(self, x: Tensor) -> Tensor:
         return F.pixel_unshuffle(x, self.patch).flatten(2).transpose(1, 2)
@@ -159,14 +150,10 @@ class DiT(nn.Module):
                 nn.init.zeros_(block.modulation.weight)
 
 
-def timestep_embedding(t: Tensor, *, frequencies: Literal["dit", "diffusers"]) -> Tensor:
-    """Return cosines and sines `[B, 256]` of `t` `[B]` in 0..1000.
-
-    The frequencies of diffusers' DiT cover a slightly wider range than those of the original.
-    """
+def timestep_embedding(t: Tensor) -> Tensor:
+    """Return cosines and sines `[B, 256]` of `t` `[B]` in 0..1000."""
     half = TIME_CHANNELS // 2
-    last = half if frequencies == "dit" else half - 1
-    rates = torch.exp(-math.log(10_000) / last * torch.arange(half, device=t.device))
+    rates = torch.exp(-math.log(10_000) / half * torch.arange(half, device=t.device))
     angles = t.float()[:, None] * rates
     return torch.cat([angles.cos(), angles.sin()], dim=-1)
 

@@ -72,7 +72,7 @@ class JiT(nn.Module):
         tokens = tokens + self.pos_embed.to(tokens.dtype)
         named = self.label(label)
         # Its time is 1 at the image; sinusoids are of this time, not of a thousand times it.
-        condition = F.silu(self.time(timestep_embedding(1 - t, frequencies="dit")) + named)
+        condition = F.silu(self.time(timestep_embedding(1 - t)) + named)
         first, count = self._model.jit.class_tokens_from, self._model.jit.class_tokens
         for number, block in enumerate(self.blocks):
             if number == first:
@@ -144,6 +144,6 @@ class JiTBlock(nn.Module):
         chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks
         normed = torch.addcmul(shift_a, self.attention_norm(x), 1 + scale_a)
-        x = torch.addcmul(x, gate_a, self.attention(normed, rope)[0])
+        x = torch.addcmul(x, gate_a, self.attention(normed, rope))
         normed = torch.addcmul(shift_m, self.mlp_norm(x), 1 + scale_m)
         return torch.addcmul(x, gate_m, self.mlp(normed))

@@ -1,6 +1,6 @@
 """Distribute a network over its ranks: DDP, FSDP2, HSDP and tensor parallelism.
 
-Also applies activation checkpointing, float8 and compilation, in the order in which they combine.
+Also applies activation checkpointing and compilation, in the order in which they combine.
 In every layout, parameters, gradients and moments are float32, and so is the reduction unless
 `train.reduce` says otherwise. Sharded blocks gather their weights in the dtype that autocast would
 round them to.
@@ -8,7 +8,6 @@ round them to.
 
 import contextlib
 import dataclasses
-import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, cast
@@ -27,12 +26,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    SelectiveCheckpointContext,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
+from torch.utils.checkpoint import checkpoint
 
 from configs.checks.batch import BatchLayout
 from configs.checks.compute_node import check_compiler
@@ -42,36 +36,15 @@ from configs.schema.training import ActivationCheckpointing
 from train.engine.distributed import Ranks, make_mesh
 from train.engine.metrics import log
 from train.model.build import Network
-from train.model.roles import Role, role_of, with_role
+from train.model.roles import role_of
 
 DTYPES = {
     "fp32": torch.float32,
     "tf32": torch.float32,
     "bf16": torch.bfloat16,
-    "fp16": torch.float16,
 }
 
 Forward = Callable[..., Tensor]
-
-_FLOAT8_CAPABILITY = (8, 9)
-_FLOAT8_LEAST_SIZE = 2048
-
-# The operations whose results selective checkpointing keeps: they cost more to compute again than
-# to store.
-_SAVED_OPS = {
-    torch.ops.aten.mm.default,
-    torch.ops.aten.addmm.default,
-    torch.ops.aten.bmm.default,
-    torch.ops.aten._scaled_dot_product_flash_attention.default,
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
-    torch.ops.aten._scaled_dot_product_efficient_attention.default,
-    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
-    torch.ops.aten._scaled_mm.default,  # float8
-    torch.ops._c10d_functional.all_reduce.default,  # tensor parallelism
-    torch.ops._c10d_functional.all_gather_into_tensor.default,
-    torch.ops._c10d_functional.wait_tensor.default,
-}
-
 
 _STYLES: dict[str, Callable[[], ParallelStyle]] = {
     "outputs": ColwiseParallel,
@@ -96,9 +69,6 @@ def parallelize(
     before DDP copies those of rank 0; without it they are uninitialised memory.
     """
     blocks = list(cast(Network, network).blocks)
-    if config.train.float8:
-        check_float8(ranks.device)
-        convert_to_float8(blocks)
     if config.train.compile is True and ranks.device.type == "cuda":
         check_compiler()
     apply_activation_checkpointing(blocks, config.activation_checkpointing)
@@ -167,30 +137,18 @@ def apply_activation_checkpointing(
     """Make the chosen blocks recompute their forward pass during the backward pass."""
     if checkpointing.mode == "none":
         return
-    every, contexts = 1, {}
-    if checkpointing.mode == "selective" and checkpointing.every is not None:
-        every = checkpointing.every
-    elif checkpointing.mode == "selective":
-        contexts = {"context_fn": functools.partial(create_selective_checkpoint_contexts, _policy)}
+    every = checkpointing.every if checkpointing.mode == "selective" else 1
     for block in blocks[every - 1 :: every]:
-        block.forward = _checkpointed(block.forward, contexts)
+        block.forward = _checkpointed(block.forward)
 
 
-def _checkpointed(forward: Forward, contexts: dict[str, Any]) -> Forward:
+def _checkpointed(forward: Forward) -> Forward:
     # Not a functools.partial: the compiler would run the whole block eagerly, with no warning.
     def run(*args: Tensor) -> Tensor:
-        output: Tensor = checkpoint(
-            forward, *args, use_reentrant=False, preserve_rng_state=False, **contexts
-        )
+        output: Tensor = checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False)
         return output
 
     return run
-
-
-def _policy(
-    context: SelectiveCheckpointContext, op: object, *args: object, **kwargs: object
-) -> CheckpointPolicy:
-    return CheckpointPolicy.MUST_SAVE if op in _SAVED_OPS else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def apply_tensor_parallel(block: nn.Module, mesh: DeviceMesh) -> None:
@@ -233,51 +191,3 @@ def can_compile(device: torch.device) -> bool:
         log.warning("the blocks run eagerly: %s", error)
         return False
     return True
-
-
-def check_float8(device: torch.device) -> None:
-    """Raise `ConfigError` if the device cannot multiply in float8."""
-    if device.type != "cuda":
-        raise ConfigError("train.float8 needs a GPU; this rank has none: set train.float8: false")
-    capability = torch.cuda.get_device_capability(device)
-    if capability < _FLOAT8_CAPABILITY:
-        raise ConfigError(
-            f"train.float8 needs a GPU of compute capability 8.9 (L40S, H100 and later); "
-            f"{torch.cuda.get_device_name(device)} has {capability[0]}.{capability[1]}: set it to "
-            "false"
-        )
-
-
-def convert_to_float8(blocks: list[nn.Module], *, emulate: bool = False) -> None:
-    """Make attention and MLP multiply in float8 (Micikevicius et al. 2022), scaled per tensor.
-
-    The modulation stays as it is: it has one row per image, too few to gain. `emulate` computes
-    the same roundings on any device, slowly.
-    """
-    try:
-        from torchao.float8 import Float8LinearConfig, convert_to_float8_training
-    except ImportError as error:
-        raise ConfigError(
-            f"train.float8 needs torchao ({error}); env/create.sh installs it, or set it to false"
-        ) from None
-    for block in blocks:
-        roles = {name: role_of(layer) for name, layer in block.named_modules()}
-
-        def takes(layer: nn.Module, name: str) -> bool:
-            return _takes_float8(layer, roles[name])  # noqa: B023
-
-        config: Any = Float8LinearConfig(emulate=emulate)
-        convert_to_float8_training(block, config=config, module_filter_fn=takes)
-        for name, role in roles.items():
-            with_role(block.get_submodule(name), role)  # the converted layers are others
-
-
-def _takes_float8(layer: nn.Module, role: Role) -> bool:
-    """Return whether a layer has many products, of sizes that float8 kernels accept and speed up.
-
-    The least size is assumed; torchao measured no gain on an H100 for 1024 outputs or fewer.
-    """
-    if not isinstance(layer, nn.Linear) or not role.is_hidden:
-        return False
-    sizes = layer.in_features, layer.out_features
-    return all(size % 16 == 0 for size in sizes) and max(sizes) >= _FLOAT8_LEAST_SIZE

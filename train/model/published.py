@@ -1,13 +1,11 @@
 """Convert published DiT weights to our names and layouts.
 
-Converts official DiT and fast-DiT (`blocks.0.attn.qkv.weight`), and diffusers'
-`DiTTransformer2DModel`. The second half of their outputs, a learned variance, is dropped: no
+The second half of the outputs of the official DiT and fast-DiT, a learned variance, is dropped: no
 objective here learns it.
 """
 
 import re
 
-import torch
 from torch import Tensor
 
 from configs.errors import ConfigError
@@ -26,47 +24,14 @@ _OFFICIAL = (
     (r"final_layer\.adaLN_modulation\.1\.(.*)", r"modulation_out.\1"),
     (r"final_layer\.linear\.(.*)", r"patches_out.\1"),
 )
-_DIFFUSERS = (
-    (r"pos_embed\.proj\.(.*)", r"patches_in.\1"),
-    (r"B\.0\.norm1\.emb\.timestep_embedder\.linear_1\.(.*)", r"time.0.\1"),
-    (r"B\.0\.norm1\.emb\.timestep_embedder\.linear_2\.(.*)", r"time.2.\1"),
-    (r"B\.0\.norm1\.emb\.class_embedder\.embedding_table\.weight", "label.weight"),
-    (r"B\.(\d+)\.attn1\.qkv\.(.*)", r"blocks.\1.attention.qkv.\2"),
-    (r"B\.(\d+)\.attn1\.to_out\.0\.(.*)", r"blocks.\1.attention.out.\2"),
-    (r"B\.(\d+)\.ff\.net\.0\.proj\.(.*)", r"blocks.\1.mlp.up.\2"),
-    (r"B\.(\d+)\.ff\.net\.2\.(.*)", r"blocks.\1.mlp.down.\2"),
-    (r"B\.(\d+)\.norm1\.linear\.(.*)", r"blocks.\1.modulation.\2"),
-    (r"proj_out_1\.(.*)", r"modulation_out.\1"),
-    (r"proj_out_2\.(.*)", r"patches_out.\1"),
-)
 
 
 def from_published(state: State, *, heads: int) -> State | None:
-    """Convert the weights of a published DiT; return None if they are not of one."""
-    if "x_embedder.proj.weight" in state and "final_layer.linear.weight" in state:
-        kept = {name: value for name, value in state.items() if name != "pos_embed"}
-        return _convert_layouts(renamed(kept, _OFFICIAL), heads)
-    return from_diffusers(state, heads=heads) if "proj_out_2.weight" in state else None
-
-
-def from_diffusers(state: State, *, heads: int) -> State:
-    """Convert the weights of a diffusers DiT, which holds the same embeddings in every block."""
-    state = {name.replace("transformer_blocks.", "B."): value for name, value in state.items()}
-    kept: State = {}
-    for name, value in state.items():
-        first = re.sub(r"^B\.\d+\.norm1\.emb\.", "B.0.norm1.emb.", name)
-        if first != name and not torch.equal(value, state[first]):
-            raise ConfigError(
-                "model.init_from: each block of this diffusers DiT has its own embedding of time "
-                "and label; our DiT has one for all blocks"
-            )
-        if first == name and not re.search(r"\.attn1\.to_[qkv]\.|^pos_embed\.pos_embed$", name):
-            kept[name] = value
-    for name in [name for name in state if ".attn1.to_q." in name]:
-        # Queries, keys and values are separate layers in diffusers, one in ours.
-        parts = [state[name.replace("to_q", f"to_{part}")] for part in "qkv"]
-        kept[name.replace("to_q", "qkv")] = torch.cat(parts)
-    return _convert_layouts(renamed(kept, _DIFFUSERS), heads)
+    """Convert the weights of an official DiT; return None if they are not of one."""
+    if "x_embedder.proj.weight" not in state or "final_layer.linear.weight" not in state:
+        return None
+    kept = {name: value for name, value in state.items() if name != "pos_embed"}
+    return _convert_layouts(renamed(kept, _OFFICIAL), heads)
 
 
 def renamed(state: State, rules: tuple[tuple[str, str], ...]) -> State:

@@ -1,6 +1,6 @@
 """The role of a layer in its network, for all code that treats layers differently.
 
-Tensor parallelism, Muon and float8 ask the layers; none of them knows an architecture.
+Tensor parallelism and Muon ask the layers; none of them knows an architecture.
 """
 
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ Layer = TypeVar("Layer", bound=nn.Module)
 class Role:
     """The role of a layer.
 
-    `is_hidden`: a layer of attention or an MLP, with a product for every token; Muon and float8
-    take it. `split`: the ranks of tensor parallelism split its outputs, its inputs, its outputs
+    `is_hidden`: a layer of attention or an MLP, with a product for every token; Muon takes it.
+    `split`: the ranks of tensor parallelism split its outputs, its inputs, its outputs
     which are then gathered, or its heads; None: each has the whole layer. `heads`: its rows are
     query, key and value of so many heads.
     """

@@ -1,15 +1,12 @@
 """Parts of a pretraining beside its steps: each module here makes one part, or none.
 
-A module has `make(training) -> Part | None`, and `prepare(attempt)` if something must happen before
-the network has its weights. No other module names them: to add a part, add a file
+A module has `make(training) -> Part | None`. No other module names them: to add a part, add a file
 (CONTRIBUTING.md has an example).
 """
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
 from dataclasses import dataclass
-from types import ModuleType
 
 from configs.schema import Pretrain
 from train.data.source import Source
@@ -36,19 +33,8 @@ class Pretraining:
         return self.context.attempt
 
 
-def prepare_parts(attempt: Attempt[Pretrain]) -> None:
-    """Do what parts need before the network has its weights."""
-    for module in _modules():
-        if hasattr(module, "prepare"):
-            module.prepare(attempt)
-
-
 def make_parts(training: Pretraining) -> list[Part]:
     """Return the parts that the config asks for, in their order."""
-    made = [module.make(training) for module in _modules()]
+    names = [module.name for module in pkgutil.iter_modules(__path__)]
+    made = [importlib.import_module(f"{__name__}.{name}").make(training) for name in names]
     return sorted((part for part in made if part is not None), key=lambda part: part.order)
-
-
-def _modules() -> Iterator[ModuleType]:
-    for module in pkgutil.iter_modules(__path__):
-        yield importlib.import_module(f"{__name__}.{module.name}")

@@ -22,15 +22,15 @@ from train.engine.failure import RunFailure
 from train.engine.numerics import set_precision
 from train.engine.part import Part
 from train.model.build import build_network
-from train.model.parallelize import apply_activation_checkpointing, autocast, convert_to_float8
+from train.model.parallelize import apply_activation_checkpointing, autocast
 from train.model.routing import routed
 from train.parts import Pretraining
 from train.pretrain.train_state import TrainState, zero_batch
 from train.weights.load import copy_shard
 
 # An error may be _FACTOR times that of rounding. It is also accepted below _LEAST of the norm, and
-# below _NOTHING of the norm of all gradients together. The loss is multiplied for fp16.
-_FACTOR, _LEAST, _NOTHING, _SCALE = 4.0, 2.0**-7, 2.0**-16, 1024.0
+# below _NOTHING of the norm of all gradients together.
+_FACTOR, _LEAST, _NOTHING = 4.0, 2.0**-7, 2.0**-16
 
 
 def make(training: Pretraining) -> Part | None:
@@ -58,7 +58,7 @@ def check_gradients(context: TrainingContext[Pretrain], train_state: TrainState)
     """
     ranks, layout, train = context.attempt.ranks, context.layout, train_state.config.train
     device, begun = ranks.device, time.perf_counter()
-    if train.check_gradients == "never" or not (train.compile or train.float8 or layout.tensor > 1):
+    if train.check_gradients == "never" or not (train.compile or layout.tensor > 1):
         return
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else "none"
     records = context.attempt.run.records() if ranks.rank == 0 else ()
@@ -77,7 +77,7 @@ def check_gradients(context: TrainingContext[Pretrain], train_state: TrainState)
     batch.noise.normal_(generator=generator)
     # First, so that memory which compiled code forgets to write cannot hold the right gradients of
     # another pass.
-    (train_state.plain_losses(batch).mean() * _SCALE).backward()
+    train_state.plain_losses(batch).mean().backward()
     passes = [_take_gradients(train_state.network), _plain_gradients(train_state, batch, "fp32")]
     # In float32, too, a pass rounds differently if its images move by their last bits.
     batch.image.mul_(1 + 2**-22 * batch.noise)
@@ -95,8 +95,6 @@ def _plain_gradients(train_state: TrainState, batch: Microbatch, precision: str)
     config, device = train_state.config, batch.image.device
     with torch.random.fork_rng([device] if device.type == "cuda" else []), torch.device("meta"):
         plain: Any = build_network(config)
-    if config.train.float8 and precision != "fp32":
-        convert_to_float8(list(plain.blocks))
     apply_activation_checkpointing(list(plain.blocks), config.activation_checkpointing)
     if dist.get_world_size() > 1:
         for module in (*plain.blocks, plain):
@@ -110,7 +108,7 @@ def _plain_gradients(train_state: TrainState, batch: Microbatch, precision: str)
     for share in zip(*(x.split(-(-len(x) // 8)) for x in inputs), strict=True):
         with autocast(precision, device):
             losses = train_state.objective.losses(routed(plain, *share[4:]), *share[:4])
-        (losses.sum() * (_SCALE / len(batch.t))).backward()
+        (losses.sum() / len(batch.t)).backward()
     set_precision(config.train.precision, device)
     return _take_gradients(plain)
 

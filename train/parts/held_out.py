@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -14,8 +13,8 @@ from configs.schema import Pretrain
 from configs.schema.objective import Objective
 from train.data.loader import Microbatch, ahead
 from train.data.source import Image, Source, held_out_split
-from train.diffusion.objective import time_shift
-from train.diffusion.rng import flow_time, validation_noise, validation_order
+from train.diffusion.rng import validation_noise, validation_order
+from train.diffusion.timesteps import Density
 from train.engine.distributed import Ranks, data_rank, sum_over_ranks
 from train.engine.part import Fields, Part
 from train.parts import Pretraining
@@ -67,7 +66,7 @@ class HeldOutLoss:
             )
         images = validation_order(len(held_out))[: validation.images]
         self._source, self._ranks = held_out, ranks
-        self._times = midpoint_times(config.objective, validation.strata, shift=time_shift(config))
+        self._times = midpoint_times(config.objective, validation.strata)
         self._images = [int(image) for image in images]
         self._begin, self._stride = data_rank(ranks, layout), layout.data_ranks
         self._tensor, self._batch = layout.tensor, layout.micro_batch
@@ -109,8 +108,7 @@ class HeldOutLoss:
                 yield image, validation_noise(index, k, image.shape), time, label
 
 
-def midpoint_times(objective: Objective, strata: int, *, shift: float) -> list[float]:
+def midpoint_times(objective: Objective, strata: int) -> list[float]:
     """Return the middle quantiles of `strata` equally likely parts of the density of t."""
-    middles = [(k + 0.5) / strata for k in range(strata)]
-    normal = NormalDist()
-    return [flow_time(u, normal.inv_cdf(u), objective, shift=shift) for u in middles]
+    density = Density(objective=objective)
+    return [density.quantile((k + 0.5) / strata) for k in range(strata)]

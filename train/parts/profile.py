@@ -1,4 +1,4 @@
-"""A window of steps under torch.profiler: a Chrome trace per rank, and a GPU memory snapshot.
+"""A window of steps under torch.profiler: a Chrome trace per rank.
 
 `ditbench profile RUN` makes tables of the traces. The profiled steps are on a clock of
 their own, so that no rate is computed from them.
@@ -9,22 +9,11 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from configs.schema import Pretrain
 from configs.schema.training import Profile
-from train.engine.attempt import Attempt
 from train.engine.clocks import Clocks
 from train.engine.metrics import log
 from train.engine.part import Part
 from train.parts import Pretraining
-
-# Allocations that the memory snapshot holds.
-_ENTRIES = 200_000
-
-
-def prepare(attempt: Attempt[Pretrain]) -> None:
-    """Begin the history of memory, before the network has its weights."""
-    if _remembers(attempt.config.profile, attempt.ranks.device):
-        torch.cuda.memory._record_memory_history(max_entries=_ENTRIES, stacks="python")
 
 
 def make(training: Pretraining) -> Part | None:
@@ -50,7 +39,6 @@ class ProfileWindow(Part):
         self._device, self._clocks = device, clocks
         self._first, self._last = config.at, config.at + config.steps
         self._profiler: profile | None = None
-        self._remembers = _remembers(config, device)
 
     def interrupts(self, step: int) -> bool:
         """Return whether the window opens before `step`: its steps get a record of their own."""
@@ -62,8 +50,6 @@ class ProfileWindow(Part):
             self._profiler.step()
         elif step == self._first:
             self._open()
-        elif step > self._first and self._remembers:
-            self._forget()  # the attempt resumed behind the window
 
     def is_due(self, step: int, *, last: bool) -> bool:
         """Return whether a step is the last of the window."""
@@ -100,24 +86,5 @@ class ProfileWindow(Part):
             self._profiler.export_chrome_trace(str(trace))
             log.info("profile of %d steps: %s", self._config.steps, trace)
         self._profiler = None
-        if self._config.memory:
-            self._dump_memory()
         self._clocks.divert(None)
         self._clocks.lap("profile", drain=True)
-
-    def _dump_memory(self) -> None:
-        if self._device.type != "cuda":
-            log.warning("profile.memory: without a GPU there is no memory snapshot")
-            return
-        file = self._folder / f"memory-{self._rank:05d}.pickle"
-        torch.cuda.memory._dump_snapshot(str(file))
-        self._forget()
-        log.info("for pytorch.org/memory_viz: %s", file)
-
-    def _forget(self) -> None:
-        torch.cuda.memory._record_memory_history(enabled=None)
-        self._remembers = False
-
-
-def _remembers(config: Profile, device: torch.device) -> bool:
-    return config.at is not None and config.memory and device.type == "cuda"

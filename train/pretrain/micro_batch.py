@@ -56,7 +56,6 @@ def memory_bytes(ranks: Ranks) -> float:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:
         limits.append(soft)
-    limits += [limit / ranks.local_world for limit in _control_group_limits()]
     return min(limits)
 
 
@@ -83,21 +82,6 @@ def _counted(run: RunFolder, ranks: Ranks, attempt: int, *, capacity: float) -> 
         "(activation_checkpointing.mode: full), or take a GPU with more memory"
     )
     return json.dumps({"micro_batch": micro} if micro else {"why": why})
-
-
-def _control_group_limits(root: Path = Path("/sys/fs/cgroup")) -> list[int]:
-    """Return the memory limits, in bytes, of this process's control group (v2) and its parents."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    mine = next((line[3:].lstrip("/") for line in lines if line.startswith("0::")), "")
-    limits = []
-    for folder in (root / mine, *(root / mine).parents):
-        file = folder / "memory.max"
-        if file.is_file() and (text := file.read_text(encoding="utf-8").strip()).isdigit():
-            limits.append(int(text))
-    return limits
 
 
 def main(arguments: list[str]) -> int:

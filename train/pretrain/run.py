@@ -20,7 +20,7 @@ from train.engine.checkpoint import (
 from train.engine.clocks import Clocks
 from train.engine.distributed import data_rank, process_group
 from train.engine.loop import Loop
-from train.parts import Pretraining, make_parts, prepare_parts
+from train.parts import Pretraining, make_parts
 from train.pretrain.facts import facts
 from train.pretrain.micro_batch import tuned_micro_batch
 from train.pretrain.step import PretrainStep
@@ -41,7 +41,6 @@ def _run(attempt: Attempt[Pretrain]) -> None:
     with process_group(ranks):
         config = with_compile_resolved(attempt.run, config, ranks)
         attempt = replace(attempt, config=config)
-        prepare_parts(attempt)
         train_state, state = _load_newest(attempt, layout, clocks)
         attempt.note(**facts(config, layout, train_state.network))
         context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
@@ -62,7 +61,7 @@ def _run(attempt: Attempt[Pretrain]) -> None:
             asynchronous=config.checkpoint.asynchronous,
             is_superseded=attempt.is_superseded,
         )
-        with contextlib.closing(batches), contextlib.closing(context.arrivals):
+        with contextlib.closing(batches), contextlib.closing(context.step_log):
             steps = PretrainStep(
                 context=context, train_state=train_state, batches=batches, parts=parts
             )

@@ -41,13 +41,12 @@ class PretrainStep:
         for number in range(accumulation):
             last = number == accumulation - 1
             with gradient_sync(self.train_state.model, last=last):
-                loss = self._backward(last=last)
+                loss = self._backward()
         for part in self.parts:
             part.after_backward()
         context.finite.check_during_next_step()
         gradient = self.train_state.update(step)
-        value = self.train_state.scaler.excused(gradient.norm + loss, gradient.norm)
-        context.finite.put(step, value)
+        context.finite.put(step, gradient.norm + loss)
         for part in self.parts:
             part.after_update(step, gradient)
         return gradient.norm
@@ -56,12 +55,9 @@ class PretrainStep:
         """Return the rate and norm of the last step."""
         train_state = self.train_state
         rate = train_state.learning_rate(self.context.state.step)
-        fields: dict[str, Any] = {"lr": rate, "grad_norm": norm}
-        if train_state.config.train.precision == "fp16":
-            fields["loss_scale"] = train_state.scaler.scale
-        return fields
+        return {"lr": rate, "grad_norm": norm}
 
-    def _backward(self, *, last: bool) -> Tensor:
+    def _backward(self) -> Tensor:
         """Run forward and backward of the next microbatch; return the sum of its losses."""
         context, train_state = self.context, self.train_state
         context.clocks.lap("train")
@@ -71,20 +67,16 @@ class PretrainStep:
         context.watchdog.progress()
         with region("copy"):
             batch = batch.to(self._device)
-        for part in self.parts:
-            part.before_microbatch()
         with region("forward"):
             losses = train_state.losses(batch)
         context.watchdog.progress()
-        if last:
-            context.arrivals.mark()
         # Ranks average their gradients, so multiply by their number to get the global mean.
         global_batch = train_state.config.train.global_batch
-        factor = train_state.scaler.scaled(context.layout.data_ranks / global_batch)
+        factor = context.layout.data_ranks / global_batch
         with region("backward"):
             (losses.sum() * factor).backward()
         for part in self.parts:
-            part.after_microbatch(batch, factor)
+            part.after_microbatch()
         loss = losses.detach().sum(dtype=torch.float64)
         context.losses.add(loss)
         return loss

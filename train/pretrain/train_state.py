@@ -16,9 +16,9 @@ from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks
 from train.engine.distributed import Ranks, from_every_rank, from_rank_0
-from train.engine.ema import EMA, batch_decay
-from train.engine.gradients import squared_gradient_norm
-from train.engine.numerics import LossScaler, set_deterministic, set_precision
+from train.engine.ema import EMA
+from train.engine.gradients import clipped_step, squared_gradient_norm
+from train.engine.numerics import set_deterministic, set_precision
 from train.engine.part import Part
 from train.engine.profiler import region
 from train.model.parallelize import autocast, can_compile, parallelize
@@ -29,15 +29,10 @@ from train.weights.load import InitialNetwork
 
 @dataclass(frozen=True, kw_only=True)
 class GradientSummary:
-    """The gradient of one step, before clipping, as scalars on the device.
-
-    `squared_norm` is still multiplied by the square of the loss `scale`, `norm` is not. If it is
-    not finite, the gradient overflowed fp16 and no step was taken.
-    """
+    """The gradient of one step, before clipping, as scalars on the device."""
 
     squared_norm: Tensor
     norm: Tensor
-    scale: Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +45,6 @@ class TrainState:
     objective: DiffusionObjective
     optimizer: torch.optim.Optimizer
     ema: EMA
-    scaler: LossScaler
     alignment: TokenAlignment | None = None
 
     @property
@@ -59,14 +53,14 @@ class TrainState:
         return [self.ema, *([self.alignment] if self.alignment else [])]
 
     def losses(self, batch: Microbatch) -> Tensor:
-        """Return the loss of each image, `[B]` float32, multiplied by its weight if it has one."""
+        """Return the loss of each image, `[B]` float32."""
         features, alignment = batch.features, self.alignment
         extra: dict[str, Any] = {}
         if features is not None and alignment is not None:
             term = functools.partial(alignment.term, features=features)
             extra = {"aligned": alignment.block, "term": term}
         with autocast(self.config.train.precision, batch.image.device):
-            losses = self.objective.losses(
+            return self.objective.losses(
                 routed(self.model, batch.keep),
                 batch.image,
                 batch.noise,
@@ -74,7 +68,6 @@ class TrainState:
                 batch.label,
                 **extra,
             )
-        return losses if batch.weight is None else losses * batch.weight
 
     def plain_losses(self, batch: Microbatch) -> Tensor:
         """Return the loss of each image without the term of `repa`, `[B]` float32."""
@@ -89,22 +82,18 @@ class TrainState:
         self.optimizer.zero_grad(set_to_none=True)
 
     def update(self, step: int) -> GradientSummary:
-        """Take optimizer step `step`, from 1: clip the gradients, move the weights and their EMA.
-
-        If the gradients overflowed fp16, they are dropped and the weights stay; the EMA moves
-        towards them all the same.
-        """
+        """Take optimizer step `step`, from 1: clip gradients, move the weights and their EMA."""
         with region("optimizer"):
-            squared_norm, scale = squared_gradient_norm(self.network), self.scaler.scale.clone()
+            squared_norm = squared_gradient_norm(self.network)
             beside = self.alignment.sum_gradients() if self.alignment else None
             if beside is not None:
                 squared_norm += beside
-            norm = squared_norm.sqrt().float() / scale
+            norm = squared_norm.sqrt().float()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate(step)
-            self.scaler.step(self.optimizer, norm, clip=self.config.optimizer.clip)
+            clipped_step(self.optimizer, norm, limit=self.config.optimizer.clip)
             self.optimizer.zero_grad(set_to_none=True)
-        summary = GradientSummary(squared_norm=squared_norm, norm=norm, scale=scale)
+        summary = GradientSummary(squared_norm=squared_norm, norm=norm)
         for part in self.parts:
             part.after_update(step, summary)
         return summary
@@ -119,7 +108,6 @@ class TrainState:
             network=self.network,
             parts=self.parts,
             optimizer=self.optimizer,
-            scaler=self.scaler,
             clocks=clocks,
         )
 
@@ -146,8 +134,7 @@ def make_train_state(
         model=model,
         objective=DiffusionObjective(config, ranks.device),
         optimizer=make_optimizer(network, config, beside=beside),
-        ema=EMA(network, decay=batch_decay(config), warmup=train.ema_warmup),
-        scaler=LossScaler(fp16=config.train.precision == "fp16", device=ranks.device),
+        ema=EMA(network, decay=train.ema_decay, warmup=train.ema_warmup),
         alignment=alignment,
     )
 

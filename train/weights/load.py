@@ -1,7 +1,6 @@
 """The weights that a run starts with: random, or those of `model.init_from`, in any format."""
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +13,6 @@ from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from configs.errors import ConfigError
-from configs.files import read_bytes
 from configs.schema import Pretrain
 from runs.folder import RunFolder, is_run
 from train.engine.checkpoint import read_weights
@@ -39,7 +37,7 @@ def load_initial_weights(network: nn.Module, config: Pretrain) -> None:
 
 
 def load_whole_weights(network: nn.Module, config: Pretrain) -> None:
-    """Load `model.init_from`, a file or a diffusers folder, into a network of any layout."""
+    """Load `model.init_from`, a file, into a network of any layout."""
     path = Path(str(config.model.init_from))
     state = _read(path, config, cast(Network, network))
     parameters = dict(network.named_parameters())
@@ -61,10 +59,8 @@ def copy_shard(parameter: Tensor, whole: Tensor) -> None:
 
 
 def _read(path: Path, config: Pretrain, network: Network) -> State:
-    """Return the weights in a file or folder by our names; the architecture converts its own."""
-    if path.is_dir():
-        state = _read_diffusers(path)
-    elif path.suffix == ".safetensors":
+    """Return the weights in a file by our names; the architecture converts its own."""
+    if path.suffix == ".safetensors":
         state = _read_safetensors(path)
     else:
         state = _read_torch(path, config.model.init_weights)
@@ -72,22 +68,6 @@ def _read(path: Path, config: Pretrain, network: Network) -> State:
     if converted is None and path.suffix != ".safetensors":
         raise ConfigError(f"model.init_from {path}: holds no published weights of this model")
     return state if converted is None else converted
-
-
-def _read_diffusers(path: Path) -> State:
-    folder = path if (path / "config.json").is_file() else path / "transformer"
-    try:
-        kind = json.loads(read_bytes(folder / "config.json"))["_class_name"]
-    except (OSError, ValueError, KeyError):
-        raise ConfigError(
-            f"model.init_from {path}: neither a run nor a diffusers DiT (it has no config.json)"
-        ) from None
-    if kind not in ("DiTTransformer2DModel", "Transformer2DModel"):
-        raise ConfigError(f"model.init_from {path}: a {kind}, not a DiTTransformer2DModel")
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        raise ConfigError(f"model.init_from {folder}: holds no .safetensors file")
-    return {name: value for file in files for name, value in _read_safetensors(file).items()}
 
 
 def _read_safetensors(path: Path) -> State:

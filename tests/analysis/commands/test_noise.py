@@ -1,4 +1,4 @@
-"""`noise` tells the noise of runs whose gradients are known, by stages and bins, and what saves."""
+"""`noise` tells the noise of runs whose gradients are known, by stages and bins."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,6 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.gradient_noise.stages import BinnedSums, read_noise
-from analysis.gradient_noise.table import noise_by_stage
-from analysis.gradient_noise.variance_reduction import MAX_WEIGHT, predict_variance
-from analysis.stats.noise_scale import GramSums
-from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 D, K, B = 8, 4, 16
@@ -101,19 +96,6 @@ def test_all_of_t_and_every_bin_are_what_was_planted(run, capsys):
     for k, adaln in enumerate(of_bins(found, "adaln")):
         assert adaln["t"] == f"{k / 3:.4g}-{(k + 1) / 3:.4g}"
         assert adaln["s"] == pytest.approx(NOISES[k], rel=0.03)
-
-
-def test_the_variance_reduction_is_that_of_the_planted_bins(run):
-    [stage] = noise_by_stage(read_noise(RunFolder(run), stages=1))
-    assert stage.reductions
-    for saved in stage.reductions:
-        seconds = NOISES + D * MEANS**2
-        q = WEIGHTS * np.sqrt(NOISES) / (WEIGHTS @ np.sqrt(NOISES))
-        by_variance = (float(WEIGHTS**2 / q @ seconds) - G2) / S
-        assert saved.bin_shares.tolist() == pytest.approx(q.tolist(), rel=0.05)
-        assert saved.variance.value == pytest.approx(by_variance, rel=0.03)
-        assert saved.variance.low <= saved.variance.value <= saved.variance.high
-        assert saved.stratified.value == pytest.approx(float(WEIGHTS @ NOISES) / S, rel=0.02)
 
 
 def test_training_is_told_apart_by_stages(run, capsys):
@@ -233,37 +215,3 @@ def test_plots_are_drawn_and_the_same_bytes_again(run, tmp_path, capsys, name):
     assert files[0].read_bytes() == files[1].read_bytes()
     assert files[0].stat().st_size > 10_000
     capsys.readouterr()
-
-
-def test_a_bin_with_little_noise_is_still_drawn():
-    n = 50
-    bins = tuple(
-        GramSums.of(products=np.full(n, 0.1), pairs=np.ones(n), squares=np.full(n, 0.1 + s) + 1e-3 *
-             np.random.default_rng(0).standard_normal(n), counts=np.ones(n))
-        for s in (1e-6, 5.0)
-    )  # fmt: skip
-    halves = np.array([0.5, 0.5])
-    found = predict_variance(BinnedSums(scope="adaln", weights=halves, bins=bins, total=bins[0]))
-    assert (0.5 / found.bin_shares).max() <= MAX_WEIGHT * 1.2
-
-
-def test_a_bin_without_samples_predicts_nothing():
-    empty = GramSums.of(
-        products=np.zeros(0), pairs=np.zeros(0), squares=np.zeros(0), counts=np.zeros(0)
-    )
-    full = GramSums.of(
-        products=np.ones(20), pairs=np.ones(20), squares=np.ones(20), counts=np.ones(20)
-    )
-    for bins in ((full, empty), (empty, empty)):
-        binned = BinnedSums(scope="whole", weights=np.array([0.5, 0.5]), bins=bins, total=full)
-        assert predict_variance(binned) is None
-
-
-def test_what_stratified_times_say_predicts_nothing(run, tmp_path, capsys):
-    copy = planted(tmp_path / "stratified", steps=30)
-    config = copy / "config.yaml"
-    config.write_text(config.read_text().replace("sampler: uniform", "sampler: stratified"))
-    assert RunFolder(copy).config_tree()["objective"]["sampler"] == "stratified"
-    _, _, err = run_gns(capsys, copy)
-    assert "objective.bin_shares" not in err
-    assert "timesteps are stratified" in err

@@ -24,8 +24,7 @@ def test_these_are_all_its_flags() -> None:
     )
     assert {name: flags(command) for name, command in commands.items()} == {
         "check": [
-            "--fast", "--help", "--labels", "--resolution", "--slurm", "--trigger",
-            "--vae", "-h",
+            "--fast", "--help", "--resolution", "--slurm", "--trigger", "--vae", "-h",
         ],
         "plan": [
             "--all", "--help", "--json", "--measure", "--new", "--no-forecast", "--partition",

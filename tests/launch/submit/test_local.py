@@ -99,7 +99,7 @@ def test_a_local_study_is_cancelled_between_its_cells(site: Path, launch) -> Non
 def test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds(
     site: Path, launch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [*SMALLEST, "train.steps=80", "log.every=1", "gns.bins=2,3", "report=false"]
+    words = [*SMALLEST, "train.steps=80", "log.every=1", "sample.classes=2,3", "report=false"]
     _, out, _ = launch("submit", DIGITS, "--local", *words, "interleave=20")
     study, process = (line.partition(": ")[2] for line in out.splitlines())
     runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]

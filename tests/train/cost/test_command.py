@@ -74,18 +74,16 @@ def test_a_second_answer_about_400_cells_takes_a_second_and_no_torch(ask: Any) -
 def test_an_answer_has_the_documented_keys(ask: Any) -> None:
     (found,) = ask(cell())
     assert found["parameters"] > 100_000
-    assert found["tflop_per_image"] > 0
     a40, a100 = (found["gpus"][name] for name in ("a40", "a100-80gb-sxm"))
-    assert (a40["type"], a40["fits"]) == ("a40", True)
+    assert a40["fits"]
     step = a40["step_s"]
-    assert 64 / step["value"] == pytest.approx(a40["images_per_s"])
     assert (step["low"], step["high"]) == (step["value"] / 2, 2 * step["value"])
     assert step["source"] == "guess: 35% of peak"
-    assert a40["max_micro_batch"] < a100["max_micro_batch"]
+    assert a40["max_micro_batch"] == a100["max_micro_batch"] == 64
     kinds = {"parameters", "gradients", "optimizer", "average", "activations", "peak", "total"}
     assert kinds <= set(a40["gib"])
     (family,) = ask(cell("resources.gpu=a100"))
-    assert family["gpus"]["a100"]["type"] == "a100-80gb-sxm"
+    assert list(family["gpus"]) == ["a100"]
 
 
 def test_a_measured_step_replaces_the_guess_for_any_number_of_microbatches(ask: Any) -> None:
@@ -156,22 +154,19 @@ def test_a_micro_batch_that_does_not_fit_gets_the_largest_that_does(ask: Any) ->
     assert auto["gpus"]["a40"]["micro_batch"] == micro
 
 
-@pytest.mark.long
-def test_7b_under_ddp_does_not_fit_80_gb_and_the_fix_makes_it_fit(ask: Any) -> None:
-    words, source = ["resources.gpu=a100"], "configs/pretrain/dit-7b.yaml"
-    (found,) = ask(cell(*words, "layout.shard=1", config=source))
+def test_a_run_of_which_no_image_fits_gets_advice(ask: Any) -> None:
+    keys = ["resources.gpu=a100", "model.width=8192", "model.depth=48", "model.heads=64"]
+    (found,) = ask(cell(*keys, config="configs/pretrain/dummy-latents.yaml"))
     a100 = found["gpus"]["a100"]
     assert not a100["fits"]
     assert a100["max_micro_batch"] == 0
-    assert a100["images_per_s"] is None
+    assert a100["step_s"] is None
     assert "not even one image fits into 79 GiB" in a100["reason"]
-    assert a100["fix"] == "train.micro_batch=1 layout.shard=8"
-    (fixed,) = ask(cell(*words, *a100["fix"].split(), config=source))
-    assert fixed["gpus"]["a100"]["fits"]
+    assert a100["fix"].startswith("a larger layout.shard")
 
 
 def test_a_gpu_without_the_precision_is_no_fit(ask: Any) -> None:
     (bf16,) = ask(cell("train.precision=bf16", "resources.gpu=v100"))
     assert "no arithmetic for train.precision bf16" in bf16["gpus"]["v100"]["reason"]
-    (fp16,) = ask(cell("train.precision=fp16", "resources.gpu=v100"))
-    assert fp16["gpus"]["v100"]["fits"]
+    (fp32,) = ask(cell("train.precision=fp32", "resources.gpu=v100"))
+    assert fp32["gpus"]["v100"]["fits"]

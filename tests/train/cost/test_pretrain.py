@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.memory_count import REAL, real_row
 from configs.checks.batch import BatchLayout, divide
 from configs.load import load, resolve
 from configs.schema import Pretrain
 from train.cost.fit import Trial
 from train.cost.memory import GIB, overhead, pretrain_memory, stacks_of
 from train.cost.pretrain import run_steps
+from train.engine.distributed import Ranks, process_group
 from train.model.build import build_network
+from train.pretrain.train_state import make_train_state, zero_batch
 
 WIDE = {"width": 128, "depth": 8, "heads": 4, "patch": 4}
 JIT = {"family": "jit", "depth": 8, "jit": {"class_tokens": 4, "class_tokens_from": 2}}
@@ -23,10 +25,6 @@ LATENTS = {"source": "latents", "path": "latents"}
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "eager": (1, {}),
     "compiled": (1, {"train": {"compile": True}}),
-    "float32": (1, {"train": {"precision": "fp32"}}),
-    "no average": (1, {"train": {"ema_decay": None}}),
-    "full": (1, {"activation_checkpointing": {"mode": "full"}}),
-    "every second": (1, {"activation_checkpointing": {"mode": "selective", "every": 2}}),
     "every second, compiled": (
         1,
         {
@@ -34,9 +32,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
             "train": {"compile": True},
         },
     ),
-    "by operation": (1, {"activation_checkpointing": {"mode": "selective", "every": None}}),
     "DDP": (4, {}),
-    "FSDP2": (4, {"layout": {"shard": 4}}),
     "FSDP2, compiled, not resharded": (
         4,
         {"layout": {"shard": 4, "reshard": False}, "train": {"compile": True}},
@@ -57,10 +53,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     ),
     "Muon": (1, {"optimizer": {"kind": "muon"}}),
     "SwiGLU, adaLN-single": (1, {"model": {"mlp": "swiglu", "conditioning": "adaln_single"}}),
-    "values, adaLN-single": (
-        1,
-        {"model": {"value_residual": True, "conditioning": "adaln_single"}},
-    ),
 }
 # The others stand in `make test-long`.
 SHORT = (
@@ -160,14 +152,56 @@ def test_each_dimension_of_the_mesh_with_several_ranks_takes_a_communicator() ->
     assert three - alone == pytest.approx(0.9 * GIB)
 
 
+DIT = {"width": 128, "depth": 6, "heads": 4, "patch": 1, "qk_norm": False}
+UNET = {"width": 64, "layers": 1, "mults": [1, 2], "attention": [False, True]}
+# Small networks that really train here, on more than 1,024 tokens.
+REAL: dict[str, dict[str, Any]] = {
+    "DiT": {"model": DIT},
+    "DiT, full checkpointing": {"model": DIT, "activation_checkpointing": {"mode": "full"}},
+    "DiT, compiled": {"model": DIT, "train": {"compile": True}},
+    "U-Net": {"model": {"family": "unet", "unet": UNET}},
+}
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=pytest.mark.long if "compiled" in name else ()) for name in REAL],
 )
 def test_real_steps_allocate_what_was_counted(name: str) -> None:
-    found = real_row(REAL[name])
-    if name == "U-Net, compiled":
-        assert 0.6 * found["count"] < found["whole"] < found["count"]
-    else:
-        assert found["whole"] == pytest.approx(found["count"], rel=0.02)
+    # In float32, since autocast on a CPU is not that of a GPU.
+    groups = REAL[name]
+    train = {"precision": "fp32", "compile": False, "global_batch": 4} | groups.get("train", {})
+    data = {"source": "dummy", "size": 36, "channels": 4, "classes": 10}
+    config = resolve({"data": data, **groups, "train": train}, source="test")
+    assert isinstance(config, Pretrain)
+    found = pretrain_memory(config, divide(config, world=1))
+    held = found.parameters + found.optimizer + found.average
+    # Past its limit of graphs for one function, torch.compile would run the real blocks eagerly.
+    torch._dynamo.reset()
+    assert held + allocated_bytes(config) == pytest.approx(found.peak, rel=0.02)
+
+
+def allocated_bytes(config: Pretrain) -> int:
+    """Return the most bytes that a later step here adds to what is held between steps."""
+    layout = divide(config, world=1)
+    ranks = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
+    with process_group(ranks):
+        state = make_train_state(config, layout=layout, ranks=ranks)
+
+        def step() -> None:
+            batch = zero_batch(config, images=layout.micro_batch, device=ranks.device)
+            state.losses(batch).sum().backward()
+            state.update(1)
+
+        step()
+        step()
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+            step()
+    held = most = 0
+    results: Any = profiler.profiler.kineto_results
+    for event in sorted(results.events(), key=lambda each: each.start_ns()):
+        if event.name() == "[memory]":
+            held += event.nbytes()
+            most = max(most, held)
+    return most

@@ -1,6 +1,5 @@
 """Latents are the VAE's encodings, sampled anew every epoch, and decoded by the same VAE."""
 
-import json
 import logging
 import pickle
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from diffusers import AutoencoderDC, AutoencoderKL, AutoencoderKLCosmos
+from diffusers import AutoencoderKL
 
 from configs.checks.batch import divide
 from configs.errors import DataError
@@ -17,7 +16,7 @@ from configs.schema import Pretrain
 from configs.schema.data import Data
 from tests.train.data.test_loader import same
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
-from tests.train.tiny_vae import change_config, random_images, save_cosmos, save_dc, save_kl
+from tests.train.tiny_vae import change_config, random_images, save_kl
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
@@ -33,17 +32,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_store(tmp_path_factory.mktemp("kl"))
 
 
-@pytest.fixture(scope="module")
-def cosmos(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a store by a VAE without a posterior."""
-    folder = tmp_path_factory.mktemp("cosmos")
-    save_cosmos(folder / "vae")
-    encode_alone(encoding(folder, images=str(made / "images"), dtype="float32"))
-    return folder
-
-
 def image_of(folder: Path, number: int) -> tuple[torch.Tensor, int]:
-    listing = list_images(folder / "images", labels=None)
+    listing = list_images(folder / "images")
     image, label = ImageFolder(listing, size=16, channels=3, classes=3)[number]
     return from_pixels(torch.from_numpy(image.copy())[None]), label
 
@@ -74,33 +64,6 @@ def test_a_latent_is_the_encoding_of_diffusers_scaled_and_shifted(made: Path) ->
             assert found == label
 
 
-def test_a_video_vae_gets_one_frame_and_the_scale_of_the_first_frame(
-    made: Path, cosmos: Path
-) -> None:
-    vae = AutoencoderKLCosmos.from_pretrained(cosmos / "vae", low_cpu_mem_usage=False)
-    source = store(cosmos)
-    image, _ = image_of(made, 7)
-    with torch.no_grad():
-        z = vae.encode(image[:, :, None]).latent_dist.mode()
-    mean = torch.tensor(vae.config.latents_mean).view(1, 4, -1, 1, 1)[:, :, :1]
-    std = torch.tensor(vae.config.latents_std).view(1, 4, -1, 1, 1)[:, :, :1]
-    np.testing.assert_allclose(source[7][0], ((z - mean) / std)[0, :, 0], atol=1e-5)
-
-
-def test_a_dc_ae_has_scaled_latents_without_a_posterior_and_decodes_them(tmp_path: Path) -> None:
-    save_dc(tmp_path / "vae")
-    published = AutoencoderDC.from_pretrained(tmp_path / "vae", low_cpu_mem_usage=False).eval()
-    vae, images = Vae(tmp_path / "vae", device=torch.device("cpu")), random_images(2)
-    latent, std = vae.encode(images)
-    with torch.no_grad():
-        z = published.encode(images).latent
-        expected = published.decode(z).sample.clamp(-1, 1)
-    torch.testing.assert_close(latent, z * published.config.scaling_factor)
-    assert not vae.has_std
-    assert not std.any()
-    torch.testing.assert_close(vae.decode(latent), expected, rtol=0, atol=1e-5)
-
-
 def test_a_va_vae_of_32_channels_is_normalised_by_its_statistics_per_channel(
     tmp_path: Path,
 ) -> None:
@@ -118,13 +81,6 @@ def test_a_va_vae_of_32_channels_is_normalised_by_its_statistics_per_channel(
     latent, _ = Vae(tmp_path, device=torch.device("cpu")).encode(images)
     expected = (z - mean.view(32, 1, 1)) / std.view(32, 1, 1)
     torch.testing.assert_close(latent, expected, rtol=1e-5, atol=1e-5)
-
-
-def test_without_a_posterior_every_sample_is_the_latent_itself(cosmos: Path) -> None:
-    source = store(cosmos)
-    assert source.index.moments == 1
-    for epoch in (0, 1):
-        assert np.array_equal(source.augmented(3, augmentation(epoch=epoch))[0], source[3][0])
 
 
 def test_a_sample_is_mean_plus_std_times_its_own_noise(made: Path) -> None:
@@ -225,7 +181,7 @@ def run_config(folder: Path, **keys: object) -> Pretrain:
     return config
 
 
-def test_samples_are_decoded_as_diffusers_decodes_them(made: Path, cosmos: Path) -> None:
+def test_samples_are_decoded_as_diffusers_decodes_them(made: Path) -> None:
     source, device = store(made), torch.device("cpu")
     latent = torch.stack([torch.from_numpy(source[n][0]) for n in range(6)])
     vae = AutoencoderKL.from_pretrained(made / "vae", low_cpu_mem_usage=False)
@@ -235,18 +191,7 @@ def test_samples_are_decoded_as_diffusers_decodes_them(made: Path, cosmos: Path)
     decoded = decode_samples(latent, run_config(made), device=device)
     assert decoded.shape == (6, 3, 16, 16)
     torch.testing.assert_close(decoded, expected, rtol=0, atol=1e-5)
-    assert decode_samples(latent, run_config(cosmos), device=device).shape[1] == 3
     assert decode_samples(latent, Pretrain(), device=device) is latent
-
-
-def test_decoding_undoes_the_normalisation_of_encoding(cosmos: Path) -> None:
-    vae = Vae(cosmos / "vae", device=torch.device("cpu"))
-    latent, std = vae.encode(torch.rand(2, 3, 16, 16) * 2 - 1)
-    with torch.no_grad():
-        z = vae._network.encode(torch.zeros(1, 3, 1, 16, 16)).latent_dist.mode()
-    assert (latent.shape, z.shape) == ((2, 4, 8, 8), (1, 4, 1, 8, 8))
-    assert not std.any()
-    assert vae.decode(latent).abs().max() <= 1
 
 
 def test_a_missing_or_different_vae_leaves_latents_and_warns(
@@ -265,22 +210,15 @@ def test_a_missing_or_different_vae_leaves_latents_and_warns(
         assert message in caplog.text
 
 
-def test_a_config_older_than_scaling_factors_gets_the_default(tmp_path: Path) -> None:
-    save_kl(tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["scaling_factor"], config["shift_factor"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    vae = Vae(tmp_path, device=torch.device("cpu"))
-    assert (vae.scale, vae.shift) == ([0.18215] * 4, [0.0] * 4)
-    assert vae.facts.config["scaling_factor"] == 0.18215
-
-
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda vae: (vae / "config.json").unlink(), "no config of a VAE there"),
         (lambda vae: change_config(vae, _class_name="VQModel"), "_class_name is VQModel"),
-        (lambda vae: change_config(vae, latents_mean=[0.0], latents_std=[1.0]), "not a multiple"),
+        (
+            lambda vae: change_config(vae, latents_mean=[0.0], latents_std=[1.0]),
+            "latent_channels is 4",
+        ),
         (lambda vae: change_config(vae, latent_channels=8), "cannot be loaded"),
         (
             lambda vae: next(vae.glob("*.safetensors")).rename(vae / "weights.bin"),

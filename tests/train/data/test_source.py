@@ -154,29 +154,6 @@ def test_digits_written_as_png_files_are_the_same_digits(tmp_path: Path) -> None
         digits_command.main([str(tmp_path / "png")])
 
 
-def test_a_flat_folder_takes_its_labels_from_a_csv(tmp_path: Path) -> None:
-    write_images(tmp_path / "val", ["ILSVRC_1.png", "ILSVRC_2.png"])
-    (tmp_path / "labels.csv").write_text("ILSVRC_1.png,7\nILSVRC_2.png,3\n")
-    data = Data(
-        source="folder",
-        path=str(tmp_path / "val"),
-        labels=str(tmp_path / "labels.csv"),
-        size=32,
-        channels=3,
-        classes=10,
-    )
-    source = open_source(data)
-    assert [source[0][1], source[1][1]] == [1, 0]
-
-
-def test_dummy_latents_are_all_different_and_as_many_as_configured() -> None:
-    data = Data(source="dummy", size=64, channels=16, images=1000, classes=1000)
-    source = open_source(data)
-    assert len(source) == 1000
-    assert len({source[index][0].tobytes() for index in range(20)}) == 20
-    assert np.array_equal(source[3][0], source[3][0])
-
-
 @pytest.mark.parametrize("width", [36, 64, 500])
 def test_an_image_is_cropped_at_its_centre(width: int) -> None:
     pixels = np.zeros((32, width, 3), dtype=np.uint8)
@@ -224,20 +201,6 @@ def test_a_broken_folder_is_refused_with_the_cause(tmp_path: Path) -> None:
     source = open_source(folder_data(tmp_path))
     with pytest.raises(DataError, match=r"b\.png: not a readable image"):
         source[1]
-
-
-def test_labels_and_images_must_match(tmp_path: Path) -> None:
-    write_images(tmp_path / "images", ["a.png", "b.png"])
-    table = tmp_path / "labels.csv"
-    for text, message in [
-        ("a.png,0\nb.png,1\nc.png,1\n", r"1 of 3 images are not in .*c\.png"),
-        ("a.png,0\n", r"1 images have no label in .*b\.png"),
-        ("a.png\n", "expected rows of file name, label"),
-        ("", "expected rows of file name, label"),
-    ]:
-        table.write_text(text)
-        with pytest.raises(DataError, match=message):
-            open_source(folder_data(tmp_path / "images", labels=str(table)))
 
 
 def test_images_whose_shape_differs_from_the_config_are_refused() -> None:

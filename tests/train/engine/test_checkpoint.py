@@ -23,7 +23,6 @@ from train.engine.clocks import Clocks
 from train.engine.ema import EMA
 from train.engine.failure import RunFailure, reason_of
 from train.engine.metrics import IntervalSums
-from train.engine.numerics import LossScaler
 from train.model.build import build_network
 from train.pretrain.optimizer import make_optimizer
 
@@ -49,12 +48,7 @@ def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:
         average.update(1)
     clocks = Clocks(torch.device("cpu"))
     clocks.seconds["train"] = 12.5
-    scale = LossScaler(fp16=True)
-    scale.scale.fill_(8.0)
-    scale.good.fill_(seed)
-    state = CheckpointState(
-        network=network, parts=[average], optimizer=optimizer, scaler=scale, clocks=clocks
-    )
+    state = CheckpointState(network=network, parts=[average], optimizer=optimizer, clocks=clocks)
     state.step, state.images = 7, 900
     state.interval = IntervalSums(loss=0.1 + seed, steps=seed)
     return state, network, average
@@ -90,7 +84,7 @@ def test_the_whole_state_is_restored_bit_for_bit(tmp_path: Path) -> None:
     before.pop("/clocks/train")
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {name.split("/")[1] for name in before} == {
-        "network", "average", "optimizer", "progress", "loss_scale", "clocks", "interval",
+        "network", "average", "optimizer", "progress", "clocks", "interval",
     }  # fmt: skip
 
 

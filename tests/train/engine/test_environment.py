@@ -9,7 +9,7 @@ import torch
 from analysis.read.machine import machine
 from configs.checks import compute_node
 from train.engine.distributed import Ranks
-from train.engine.environment import gpu_settings, rank_placement, versions
+from train.engine.environment import rank_placement, versions
 
 
 def answer_of_nvidia_smi(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,23 +39,6 @@ def test_the_power_limit_and_clocks_are_kept(
     assert machine({"placement": [facts]}).get("power_limit_w") == (
         str(found["power_limit_w"]) if "power_limit_w" in found else None
     )
-
-
-def test_settings_are_an_allow_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NCCL_ALGO", "Ring")
-    monkeypatch.setenv("NCCL_DEBUG_FILE", "/home/somebody/nccl.log")
-    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "expandable_segments:True")
-    found = gpu_settings()
-    assert (found["NCCL_ALGO"], found["PYTORCH_ALLOC_CONF"]) == ("Ring", "expandable_segments:True")
-    assert "NCCL_DEBUG_FILE" not in found
-
-
-def test_the_interface_of_gloo_is_kept_for_each_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
-    assert rank_placement(here)["gloo_interface"] == "ib0"
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-    assert "gloo_interface" not in rank_placement(here)
 
 
 def test_versions_name_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

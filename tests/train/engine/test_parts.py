@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from configs.schema import Pretrain
-from configs.schema.training import Optimizer, Train
+from configs.schema.training import Optimizer
 from runs.folder import RunFolder
 from train.engine.clocks import Clocks
-from train.engine.ema import EMA, batch_decay
+from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
 from train.engine.metrics import console_line
 from train.engine.stop import StopRequest, StopSignals
@@ -56,13 +56,6 @@ def test_only_matrices_have_weight_decay() -> None:
     groups = make_optimizer(model, Pretrain(optimizer=Optimizer(weight_decay=0.1))).param_groups
     assert [group["weight_decay"] for group in groups] == [0.1, 0.0]
     assert [parameter.ndim for group in groups for parameter in group["params"]] == [2, 1]
-
-
-def test_the_ema_decay_is_per_image_if_ema_batch_is_set() -> None:
-    assert batch_decay(Pretrain(train=Train(ema_decay=0.999, global_batch=64))) == 0.999
-    per_image = Train(ema_decay=0.999, global_batch=512, ema_batch=256)
-    assert batch_decay(Pretrain(train=per_image)) == 0.999**2
-    assert batch_decay(Pretrain(train=Train(ema_decay=None, ema_batch=256))) is None
 
 
 def test_without_a_decay_there_is_no_ema_and_the_weights_are_used() -> None:

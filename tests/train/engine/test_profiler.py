@@ -2,20 +2,14 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
-import torch
 
 from analysis.__main__ import main as analyse
 from analysis.measure.clocks import intervals
 from analysis.read.find import read_logs
-from configs.schema.training import Profile
 from runs.folder import RunFolder
 from tests.real_runs import TINY, losses, trained
-from train.engine.clocks import Clocks
-from train.parts.profile import ProfileWindow, prepare
 
 KEYS = [*TINY, "train.steps=30", "log.every=2", "checkpoint.every=100"]
 
@@ -26,7 +20,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
     logs = tmp_path_factory.mktemp("logs")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LOGS", str(logs))
-        window = ["profile.at=11", "profile.steps=3", "profile.memory=true"]
+        window = ["profile.at=11", "profile.steps=3"]
         return [trained(logs, [*KEYS, *more], ranks=2) for more in (window, [])]
 
 
@@ -68,35 +62,6 @@ def test_no_rate_is_computed_from_the_profiled_steps(runs: list[RunFolder]) -> N
     assert len(found.seconds) == len(steps) - 1 - found.left_out
     # The intervals that end at steps 12 and 14, and the next, in which the trace was written.
     assert found.left_out == 3
-
-
-def test_without_a_gpu_a_warning_says_that_there_is_no_memory_snapshot(
-    runs: list[RunFolder],
-) -> None:
-    log = (runs[0].attempt(1) / "ranks" / "rank-00000.log").read_text()
-    assert "without a GPU there is no memory snapshot" in log
-
-
-def test_the_history_of_gpu_memory_begins_before_the_network_and_ends_behind_the_window(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[dict[str, object]] = []
-    monkeypatch.setattr(
-        torch.cuda.memory, "_record_memory_history", lambda **options: calls.append(options)
-    )
-    device, config = torch.device("cuda"), Profile(at=5, memory=True)
-    attempt: Any = SimpleNamespace(
-        config=SimpleNamespace(profile=config), ranks=SimpleNamespace(device=device)
-    )
-    prepare(attempt)
-    clocks = Clocks(torch.device("cpu"))
-    window = ProfileWindow(config, tmp_path, rank=0, device=device, clocks=clocks)
-    assert [call.get("stacks") for call in calls] == ["python"]
-    assert window.interrupts(5)
-    assert not window.interrupts(6)
-    for step in (6, 7):  # the attempt resumed behind the window
-        window.before(step)
-    assert calls[1:] == [{"enabled": None}]
 
 
 def test_a_run_that_ends_inside_the_window_releases_its_clocks(

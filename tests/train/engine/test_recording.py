@@ -15,7 +15,7 @@ from train.engine.clocks import Clocks, DeviceClock
 from train.engine.distributed import process_group, read_ranks
 from train.engine.failure import RunFailure
 from train.engine.loop import Loop
-from train.engine.metrics import ArrivalLog, IntervalSums, LossAccumulator
+from train.engine.metrics import IntervalSums, LossAccumulator, StepLog
 from train.engine.numerics import NonFiniteCheck
 from train.engine.stop import StopRequest
 
@@ -41,7 +41,6 @@ class Steps:
 
     def take(self, step: int) -> Tensor:
         self.gpu.launch(**self.times)
-        self.context.arrivals.mark()
         self.context.losses.add(torch.tensor(float(step)))
         self.context.finite.check_during_next_step()
         value = torch.tensor(float("nan") if step == self.bad_at else 1.0)
@@ -98,7 +97,7 @@ def recorded(
         ),
         layout=SimpleNamespace(tensor=1), state=state, clocks=Clocks(CUDA), device_clock=clock,
         losses=LossAccumulator(torch.device("cpu")), metrics=metrics, finite=finite,
-        arrivals=ArrivalLog(tmp_path, rank=0, clock=clock), watchdog=idle,
+        step_log=StepLog(tmp_path, rank=0), watchdog=idle,
     )  # fmt: skip
     steps.context = context
     idle.finished = list
@@ -106,7 +105,7 @@ def recorded(
     try:
         loop(context=context, steps=steps, parts=[], saver=idle).train()
     finally:
-        context.arrivals.close()
+        context.step_log.close()
     return metrics
 
 

@@ -115,14 +115,6 @@ def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: 
     assert levels.std() > 10
 
 
-def test_the_facts_beside_the_images_hold_the_interval_of_guidance(
-    run: RunFolder, tmp_path: Path
-) -> None:
-    out = tmp_path / "interval.npz"
-    draw(sampling(run, out, guidance=30.0, guidance_high=0.5))
-    assert json.loads(out.with_suffix(".json").read_text())["guidance_interval"] == [0.0, 0.5]
-
-
 @pytest.mark.parametrize("can", [True, False])
 def test_the_blocks_are_compiled_for_drawing_if_this_machine_can(
     can: bool, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

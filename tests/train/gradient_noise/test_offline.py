@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from analysis.__main__ import main as analyse
 from configs.errors import ConfigError
-from configs.load import load, merge, resolve, to_tree
-from configs.schema import NoiseRun, Pretrain
-from configs.yaml12 import dump_yaml
+from configs.load import resolve
+from configs.schema import NoiseRun
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
 from train.__main__ import main
@@ -20,8 +18,7 @@ from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import process_group, read_ranks
-from train.gradient_noise.samples import NoiseSample, OfflineNoise, measured_config
-from train.model.build import build_network
+from train.gradient_noise.samples import NoiseSample, OfflineNoise
 from train.pretrain.run import attempt as pretrain
 
 pytestmark = [pytest.mark.xdist_group("gns offline"), pytest.mark.usefixtures("one_thread")]
@@ -147,25 +144,10 @@ def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> 
     assert seen[0] < seen[1]
 
 
-def test_published_weights_are_measured_from_their_config(tmp_path: Path, logs: Path) -> None:
-    config = load(DIGITS, list(TINY))
-    assert isinstance(config, Pretrain)
-    torch.manual_seed(1)
-    save_file(build_network(config).state_dict(), tmp_path / "weights.safetensors")
-    tree = merge(to_tree(config), {"model.init_from": str(tmp_path / "weights.safetensors")})
-    (tmp_path / "published.yaml").write_text(dump_yaml(tree))
-    assert main(["noise", str(tmp_path / "published.yaml"), "bins=null", "samples=2"]) == 0
-    found = newest_run(logs)
-    assert found.name.startswith("published-")
-    assert [(one["checkpoint"], one["weight"]) for one in recorded(found)] == [(0, 1.0)] * 2
-
-
 @pytest.mark.parametrize(
     ("keys", "word"),
     [
-        ({}, "name what to measure"),
-        ({"run": "a", "config": "b"}, "name what to measure"),
-        ({"config": "a", "steps": [1]}, "remove it if config is given"),
+        ({}, "run must name the folder"),
         ({"run": "a", "sampler": "stratified"}, "sampler: removed from gns runs"),
         ({"run": "a", "count": 1}, "count"),
     ],
@@ -180,8 +162,3 @@ def test_a_step_that_was_not_saved_is_refused(run: RunFolder, capsys) -> None:
     ranks = read_ranks()
     with process_group(ranks), pytest.raises(ConfigError, match="there are 2, 4, 6"):
         OfflineNoise(config, ranks).samples()
-
-
-def test_a_config_without_weights_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"set model\.init_from"):
-        measured_config(noise_config(config=str(DIGITS)))

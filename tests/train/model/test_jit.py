@@ -92,13 +92,13 @@ def test_a_new_network_is_the_zero_function() -> None:
     config = config_of()
     x, t, label = wave(2, 3, 32, 32, rate=0.1), torch.rand(2), torch.tensor([0, 5])
     assert not build_network(config)(x, t, label).any()
-    assert network_macs(config)["rest"] > 0
+    assert network_macs(config)["products"] > 0
 
 
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"norm": "rms"}, "model.norm is for model.family dit"),
+        ({"registers": 1}, "model.registers is for model.family dit"),
         ({"depth": 1}, "class_tokens_from 1 leaves no block"),
         ({"patch": 3}, "not a multiple of model.patch"),
     ],

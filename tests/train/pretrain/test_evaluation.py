@@ -43,14 +43,13 @@ def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
     [
         (Objective(timesteps="uniform"), 0.5),
         (Objective(timesteps="logit_normal", logit_mean=0.3), 1 / (1 + np.exp(-0.3))),
-        (Objective(timesteps="mode"), 0.5 - 1.29 * (np.cos(np.pi / 4) ** 2 - 0.5)),
     ],
-    ids=["uniform", "logit_normal", "mode"],
+    ids=["uniform", "logit_normal"],
 )
 def test_times_are_the_middle_quantiles_of_the_density(
     objective: Objective, at_half: float
 ) -> None:
-    found = midpoint_times(objective, 101, shift=1)
+    found = midpoint_times(objective, 101)
     assert found[50] == pytest.approx(at_half)
     directions = {b > a for a, b in itertools.pairwise(found)}
     assert len(directions) == 1
@@ -87,7 +86,7 @@ def test_each_image_is_read_once_for_all_its_times_and_the_mean_is_that_of_all_p
         loss = HeldOutLoss(source, config, layout=layout, ranks=ranks).mean(train_state)
     assert sorted(source.reads.values()) == [1] * 7
     held_out = held_out_split(Digits(), config.data)
-    times = midpoint_times(config.objective, 3, shift=1)
+    times = midpoint_times(config.objective, 3)
     pairs = [(int(n), k) for n in validation_order(len(held_out))[:7] for k in range(3)]
     total = 0.0
     for part in (pairs[:16], pairs[16:]):  # microbatches of 16
@@ -143,6 +142,6 @@ def test_the_ema_weights_are_evaluated_in_lower_precision_too(tmp_path: Path) ->
     # Autocast caches lower-precision copies of the weights; after the swap they are stale.
     fast = ["optimizer.lr=3e-3", "optimizer.warmup_steps=5"]
     exact = evaluations(tmp_path, *fast)
-    rounded = evaluations(tmp_path, *fast, "train.precision=fp16")
+    rounded = evaluations(tmp_path, *fast, "train.precision=bf16")
     for name in ("validation_loss", "validation_loss_ema"):
         assert [a[name] for a in rounded] == pytest.approx([b[name] for b in exact], rel=1e-3)

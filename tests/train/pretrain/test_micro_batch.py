@@ -83,12 +83,5 @@ def test_a_count_that_fails_ends_the_run_with_its_last_lines(
         tuned_micro_batch(run, config_of(run), ALONE, 1)
 
 
-def test_the_memory_of_a_rank_is_the_least_that_the_system_allows(tmp_path: Path) -> None:
-    own = Path("/proc/self/cgroup").read_text(encoding="utf-8").strip()
-    folder = tmp_path / own.rpartition("0::")[2].splitlines()[0].lstrip("/")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "memory.max").write_text("3000\n")
-    assert micro_batch._control_group_limits(tmp_path) == [3000]
-    (folder / "memory.max").write_text("max\n")
-    assert micro_batch._control_group_limits(tmp_path) == []
+def test_the_memory_of_a_rank_is_known() -> None:
     assert 0 < micro_batch.memory_bytes(ALONE) < 2**50

@@ -57,9 +57,6 @@ def largest_difference(a: RunFolder, b: RunFolder, *, steps: int) -> float:
 TP_FSDP = "TP x FSDP2 on 2 x 2, 2 microbatches"
 LAYOUTS = {
     "4 microbatches": (1, ["train.micro_batch=16"]),
-    "all but products recomputed": (
-        1, ["activation_checkpointing.mode=selective", "activation_checkpointing.every=null"],
-    ),
     "2 ranks": (2, []),
     "FSDP2 on 2": (2, ["layout.shard=2"]),
     "TP on 2": (2, ["layout.tensor=2"]),

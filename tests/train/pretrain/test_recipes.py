@@ -13,11 +13,9 @@ pytestmark = pytest.mark.xdist_group("ranks")
 
 RECIPES = [
     *SMALL, "train.steps=16", "checkpoint.every=10", "checkpoint.keep=3",
-    "model.conditioning=adaln_single", "model.norm=rms",
-    "model.value_residual=true", "model.registers=2", "model.depth=3",
-    # The last four steps are on all patches.
-    "model.routing.kind=sprint", "model.routing.before=1",
-    "model.routing.after=1", "model.routing.tune=0.25",
+    "model.conditioning=adaln_single",
+    "model.registers=2", "model.depth=3",
+    "model.routing.kind=tread", "model.routing.before=1", "model.routing.after=1",
 ]  # fmt: skip
 LAYOUTS = {
     "DDP on 2, 2 microbatches": ["train.micro_batch=16"],

@@ -4,8 +4,6 @@ Each function returns a list of problems, one line each with its fix; an empty l
 The latents are checked by reading samples of them, not by trusting the index.
 """
 
-import hashlib
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +19,6 @@ from train.data.latents.vae import check_vae
 # 5.8 and 4.6 before (Karras et al. 2024, EDM2): normalised latents pass and others do not.
 _STD_RANGE, _MAX_MEAN = (0.3, 3.0), 2.0
 QUICK_SAMPLE, _FULL_SAMPLE = 256, 4096
-# Real data sets hold some duplicates. If half of a sample is duplicates, images are missing.
-_MIN_DISTINCT = 0.5
 
 
 def store_problems(folder: Path, index: StoreIndex, *, fast: bool) -> list[str]:
@@ -70,18 +66,6 @@ def vae_problems(index: StoreIndex, *, vae: Path | None) -> list[str]:
     return []
 
 
-def duplicate_problems(digests: Iterable[str], *, claimed: int) -> list[str]:
-    """Check that a sample from `claimed` examples is not mostly duplicates."""
-    sample = list(digests)
-    distinct = len(set(sample))
-    if distinct > _MIN_DISTINCT * len(sample) or len(sample) < 2:
-        return []
-    return [
-        f"only {distinct} of {len(sample)} sampled examples are distinct: far fewer than the "
-        f"{claimed} it claims; give it the whole data set"
-    ]
-
-
 def sample_indices(count: int, most: int) -> NDArray[np.int64]:
     """Return up to `most` random indices below `count`, sorted; the same at every call."""
     return np.sort(np.random.default_rng(0).permutation(count)[:most])
@@ -119,11 +103,10 @@ def _label_problems(latents: Latents) -> list[str]:
 
 
 def _latent_problems(latents: Latents, most: int) -> list[str]:
-    """Check up to `most` latents: finite, normalised, and not all the same."""
-    digests, means, squares, broken = [], [], [], 0
-    for index in sample_indices(len(latents), most):
+    """Check up to `most` latents: finite and normalised."""
+    indices, means, squares, broken = sample_indices(len(latents), most), [], [], 0
+    for index in indices:
         moments = latents.moments(int(index))[0].astype(np.float64)
-        digests.append(hashlib.sha256(moments.tobytes()).hexdigest())
         if not np.isfinite(moments).all():
             broken += 1
             continue
@@ -131,12 +114,11 @@ def _latent_problems(latents: Latents, most: int) -> list[str]:
         squares.append((moments**2).sum(axis=0).mean(axis=(1, 2)))
     if broken:
         return [
-            f"{broken} of {len(digests)} sampled latents hold NaN or inf; encode with "
+            f"{broken} of {len(indices)} sampled latents hold NaN or inf; encode with "
             "encode.dtype float32 or encode.precision fp32 into another folder"
         ]
     mean, square = np.mean(means, axis=0), np.mean(squares, axis=0)
-    problems = _scale_problems(mean, np.sqrt(square - mean**2))
-    return problems + duplicate_problems(digests, claimed=len(latents))
+    return _scale_problems(mean, np.sqrt(square - mean**2))
 
 
 def _scale_problems(mean: NDArray[np.float64], std: NDArray[np.float64]) -> list[str]:

@@ -32,7 +32,7 @@ class Latents(Source):
         self._begins = list(accumulate((entry.examples for entry in self._shards), initial=0))
         self._open: OrderedDict[int, ShardFile] = OrderedDict()
         # One buffer for all reads: allocating one per read took half the time of a small latent.
-        self._buffer = torch.empty(index.moments, *index.shape, dtype=getattr(torch, index.dtype))
+        self._buffer = torch.empty(2, *index.shape, dtype=getattr(torch, index.dtype))
         self._mean = self._buffer[:1]
         self._buffer_bytes, self._mean_bytes = self._buffer.numpy().data, self._mean.numpy().data
 
@@ -48,16 +48,13 @@ class Latents(Source):
 
     def augmented(self, index: int, augmentation: Augmentation) -> tuple[NDArray[np.float32], int]:
         """Return a sample from the posterior of the image, or of its mirror image."""
-        moments, label = self.moments(index, flip=augmentation.flip)
-        if len(moments) == 1:
-            return moments[0], label
-        mean, std = moments
+        (mean, std), label = self.moments(index, flip=augmentation.flip)
         return mean + std * augmentation.noise(mean.shape), label
 
     def moments(
         self, index: int, *, flip: bool = False, with_std: bool = True
     ) -> tuple[NDArray[np.float32], int]:
-        """Return mean and, if wanted and stored, std `[1 or 2, C, H, W]`; and the label."""
+        """Return mean and, if wanted, std `[1 or 2, C, H, W]`; and the label."""
         number = bisect_right(self._begins, index) - 1
         if not 0 <= number < len(self._shards):
             raise IndexError(index)

@@ -31,15 +31,14 @@ from train.data.source import from_pixels
 
 @dataclass(frozen=True, kw_only=True)
 class _ImageBatch:
-    """The readable images of a batch `[n, C, H, W]`, their labels, and errors of the others."""
+    """The images of a batch `[n, C, H, W]` and their labels."""
 
-    images: Tensor | None
+    images: Tensor
     labels: list[int]
-    errors: list[str]
 
     def pin_memory(self) -> "_ImageBatch":
         """Copy the images to page-locked memory; `DataLoader` calls this."""
-        return replace(self, images=None if self.images is None else self.images.pin_memory())
+        return replace(self, images=self.images.pin_memory())
 
 
 class _BatchDataset(Dataset[_ImageBatch]):
@@ -47,17 +46,8 @@ class _BatchDataset(Dataset[_ImageBatch]):
         self._folder = folder
 
     def __getitem__(self, indices: list[int]) -> _ImageBatch:
-        images, labels, errors = [], [], []
-        for index in indices:
-            try:
-                image, label = self._folder[index]
-            except DataError as error:
-                errors.append(str(error))
-            else:
-                images.append(image)
-                labels.append(label)
-        stacked = torch.from_numpy(np.stack(images)) if images else None
-        return _ImageBatch(images=stacked, labels=labels, errors=errors)
+        images, labels = zip(*(self._folder[index] for index in indices), strict=True)
+        return _ImageBatch(images=torch.from_numpy(np.stack(images)), labels=list(labels))
 
 
 class Encoder:
@@ -68,19 +58,13 @@ class Encoder:
         assert config.vae is not None
         assert config.out is not None
         self.config, self.out = config, Path(config.out)
-        labels = Path(config.labels) if config.labels else None
-        self.listing: Listing = list_images(Path(config.images), labels=labels)
+        self.listing: Listing = list_images(Path(config.images))
         self.listing_sha256 = _listing_sha256(self.listing, Path(config.images))
-        classes, channels = len(self.listing.names), config.channels
-        self._images = ImageFolder(
-            self.listing, size=config.size, channels=channels, classes=classes
-        )
+        classes = len(self.listing.names)
+        self._images = ImageFolder(self.listing, size=config.size, channels=3, classes=classes)
         self._vae = Vae(Path(config.vae), device=device, precision=config.precision)
-        if self._vae.image_channels != config.channels:
-            raise ConfigError(
-                f"encode.channels is {config.channels}, the VAE in {config.vae} takes "
-                f"{self._vae.image_channels}: set encode.channels to that"
-            )
+        if self._vae.image_channels != 3:
+            raise ConfigError(f"the VAE in {config.vae} takes other images than colour ones")
         self._features: FeatureEncoder | None = None
         if config.features is not None:
             folder = Path(config.features)
@@ -112,7 +96,7 @@ class Encoder:
 
     def _settings(self) -> dict[str, object]:
         """Return the settings that must be equal for shards of two attempts to form one store."""
-        keys = ("size", "channels", "flip", "precision", "dtype", "shard_examples")
+        keys = ("size", "flip", "precision", "dtype", "shard_examples")
         return {key: getattr(self.config, key) for key in keys} | {
             "images": len(self.listing.files),
             "listing": self.listing_sha256,
@@ -121,23 +105,22 @@ class Encoder:
             "features": self._features and self._features.facts.model_dump_json(exclude={"path"}),
         }
 
-    def finished_shard(self, number: int) -> store.ShardRecord | None:
+    def finished_shard(self, number: int) -> store.ShardEntry | None:
         """Return the record of a shard if its file is complete, else None."""
         file = self.out / store.shard_name(number)
         if not (file.is_file() and store.record_path(file).is_file()):
             return None
         try:
-            record = store.read_json(store.record_path(file), store.ShardRecord)
+            record = store.read_json(store.record_path(file), store.ShardEntry)
         except DataError:
             return None
         if file.stat().st_size != record.bytes or store.checksum(file) != record.sha256:
             return None
-        # If skip_bad is now false, encode again to name the image that was skipped.
-        return None if record.skipped and not self.config.skip_bad else record
+        return record
 
     def make_shards(
         self, numbers: list[int]
-    ) -> Generator[tuple[int, Future[store.ShardRecord]], None, None]:
+    ) -> Generator[tuple[int, Future[store.ShardEntry]], None, None]:
         """Encode shards in turn; yield the number and the future record of each.
 
         While the VAE encodes a batch, one thread loads the next batch and another writes the shard
@@ -170,24 +153,14 @@ class Encoder:
         indices = range(number * size, min((number + 1) * size, len(self.listing.files)))
         return [list(indices[k : k + micro]) for k in range(0, len(indices), micro)]
 
-    def _encode(
-        self, batches: Iterator[_ImageBatch]
-    ) -> tuple[dict[str, Tensor], list[int], list[str]]:
-        """Return moments `[n, flips, 1 or 2, C, h, w]` and features, labels, errors of images."""
-        tensors, labels, skipped = list[dict[str, Tensor]](), list[int](), list[str]()
+    def _encode(self, batches: Iterator[_ImageBatch]) -> tuple[dict[str, Tensor], list[int]]:
+        """Return moments `[n, flips, 2, C, h, w]`, features if they are encoded, and labels."""
+        tensors, labels = list[dict[str, Tensor]](), list[int]()
         for batch in batches:
-            if batch.errors and not self.config.skip_bad:
-                raise DataError(f"{batch.errors[0]}; replace it, or set encode.skip_bad true")
-            skipped += batch.errors
             labels += batch.labels
-            if batch.images is not None:
-                tensors.append(self._tensors(batch.images))
-        if not tensors:
-            # Empty tensors of the right shape, which only the encoders know.
-            blank = self._tensors(self._blank_image())
-            tensors.append({name: tensor[:0] for name, tensor in blank.items()})
+            tensors.append(self._tensors(batch.images))
         joined = {name: torch.cat([each[name] for each in tensors]) for name in tensors[0]}
-        return joined, labels, skipped
+        return joined, labels
 
     def _tensors(self, images: Tensor) -> dict[str, Tensor]:
         """Return moments and features of images `[n, C, H, W]`, uint8 or float32 in -1..1."""
@@ -201,7 +174,7 @@ class Encoder:
 
     def _moments(self, variants: list[Tensor]) -> Tensor:
         """Return the moments of images `[n, C, H, W]`, one of the `variants` after the other."""
-        moments = [torch.stack(self._vae.encode(x)[: 1 + self._vae.has_std], 1) for x in variants]
+        moments = [torch.stack(self._vae.encode(images), 1) for images in variants]
         stacked = torch.stack(moments, 1).to(getattr(torch, self.config.dtype)).cpu()
         if not stacked.isfinite().all():
             raise DataError(
@@ -211,24 +184,17 @@ class Encoder:
             )
         return stacked
 
-    def _blank_image(self) -> Tensor:
-        return torch.zeros(1, self.config.channels, self.config.size, self.config.size)
-
-    def index(self, records: list[store.ShardRecord]) -> store.StoreIndex:
+    def index(self, records: list[store.ShardEntry]) -> store.StoreIndex:
         """Return the index of the finished store."""
-        examples = sum(record.examples for record in records)
-        skipped = sum(len(record.skipped) for record in records)
-        if not examples:
-            raise DataError(f"{self.config.images}: none of {skipped} images can be read")
-        channels, height, width = self._vae.encode(self._blank_image())[0].shape[1:]
+        blank = torch.zeros(1, 3, self.config.size, self.config.size)
+        channels, height, width = self._vae.encode(blank)[0].shape[1:]
         return store.StoreIndex(
             format=1,
-            examples=examples,
+            examples=len(self.listing.files),
             shape=(channels, height, width),
             dtype=self.config.dtype,
             precision=self.config.precision,
             flips=2 if self.config.flip else 1,
-            moments=2 if self._vae.has_std else 1,
             classes=len(self.listing.names),
             names=self.listing.names,
             scale=self._vae.scale,
@@ -238,15 +204,10 @@ class Encoder:
             images=store.ImageFacts(
                 path=str(self.config.images),
                 listed=len(self.listing.files),
-                skipped=skipped,
                 size=self.config.size,
-                channels=self.config.channels,
                 sha256=self.listing_sha256,
             ),
-            shards=[
-                store.ShardEntry(**record.model_dump(include=set(store.ShardEntry.model_fields)))
-                for record in records
-            ],
+            shards=records,
         )
 
 

@@ -1,4 +1,4 @@
-"""Features of images by a frozen DINOv2 (Oquab et al. 2023), for REPA (Yu et al. 2024) and FID."""
+"""Features of images by a frozen DINOv2 (Oquab et al. 2023), for REPA (Yu et al. 2024)."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from configs.errors import DataError
 from train.data.latents.store import FeatureFacts, checksum
 
 # Mean and standard deviation of ImageNet's channels in 0..1, by which DINOv2 normalises.
-IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def load_dinov2(folder: Path, device: torch.device) -> tuple[Any, str]:
+def _load_dinov2(folder: Path, device: torch.device) -> tuple[Any, str]:
     """Return the DINOv2 in a folder that transformers saved, and the checksum of its files.
 
     Raise `DataError` if the folder holds none.
@@ -40,10 +40,10 @@ class FeatureEncoder:
     """A DINOv2 in a folder that transformers saved, on a device; one feature per cell of a grid."""
 
     def __init__(self, folder: Path, *, grid: int, device: torch.device) -> None:
-        self._network, sha256 = load_dinov2(folder, device)
+        self._network, sha256 = _load_dinov2(folder, device)
         config = self._network.config
         self._count, self._side = grid**2, grid * int(config.patch_size)
-        self._factors = torch.tensor(IMAGENET, device=device)[:, :, None, None]
+        self._factors = torch.tensor(_IMAGENET, device=device)[:, :, None, None]
         self.facts = FeatureFacts(
             path=str(folder.absolute()),
             sha256=sha256,

@@ -1,7 +1,7 @@
 """The files of a latent store: an index, shards, and a record beside each shard.
 
 STORE/encoding.json             the settings; a rerun continues only with the same ones
-STORE/shard-00000.safetensors   `moments` [n, flips, 1 or 2, C, H, W] and `label` [n],
+STORE/shard-00000.safetensors   `moments` [n, flips, 2, C, H, W] and `label` [n],
                                 and `features` [n, flips, T, D] float16 if they are encoded
 STORE/shard-00000.json          the shard's size and checksum, written after it
 STORE/index.json                the index, written last: a store without it is not finished
@@ -36,18 +36,12 @@ class StoreModel(BaseModel):
 
 
 class ShardEntry(StoreModel):
-    """A shard in the index."""
+    """A shard in the index, and in the record beside it."""
 
     name: str
     examples: int
     bytes: int
     sha256: str
-
-
-class ShardRecord(ShardEntry):
-    """The record of a shard, and the errors of the images that were skipped."""
-
-    skipped: list[str] = []
 
 
 class VaeFacts(StoreModel):
@@ -72,9 +66,7 @@ class ImageFacts(StoreModel):
 
     path: str
     listed: int
-    skipped: int
     size: int
-    channels: int
     sha256: str
 
 
@@ -90,7 +82,6 @@ class StoreIndex(StoreModel):
     dtype: Literal["float16", "float32"]
     precision: Literal["fp32", "tf32", "bf16"]
     flips: Literal[1, 2]
-    moments: Literal[1, 2]
     classes: int
     names: list[str]
     scale: list[float]
@@ -135,7 +126,7 @@ class ShardFile:
         except ConfigError as error:
             raise DataError(str(error)) from None
         moments, label = tensors.get("moments"), tensors.get("label")
-        shape = (entry.examples, index.flips, index.moments, *index.shape)
+        shape = (entry.examples, index.flips, 2, *index.shape)
         dtype = _SAFETENSORS_DTYPES[index.dtype]
         if moments is None or (moments.dtype, moments.shape) != (dtype, shape):
             raise DataError(f"{file}: its moments are {moments}, the index says {shape}; {RERUN}")
@@ -182,10 +173,8 @@ def record_path(file: Path) -> Path:
     return file.with_suffix(".json")
 
 
-def write_shard(
-    file: Path, tensors: dict[str, Tensor], labels: list[int], skipped: list[str]
-) -> ShardRecord:
-    """Write `moments` `[n, flips, 1 or 2, C, H, W]`, any other tensors and labels, then the record.
+def write_shard(file: Path, tensors: dict[str, Tensor], labels: list[int]) -> ShardEntry:
+    """Write `moments` `[n, flips, 2, C, H, W]`, any other tensors and labels, then the record.
 
     A crash leaves no shard that looks complete: the record is written last.
     """
@@ -195,12 +184,11 @@ def write_shard(
     # No record of an older file may remain beside the new one.
     record_path(file).unlink(missing_ok=True)
     replace_file(file, blob)
-    record = ShardRecord(
+    record = ShardEntry(
         name=file.name,
         examples=len(labels),
         bytes=len(blob),
         sha256=hashlib.sha256(blob).hexdigest(),
-        skipped=skipped,
     )
     replace_file(record_path(file), record.model_dump_json(indent=1) + "\n")
     return record

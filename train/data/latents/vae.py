@@ -21,7 +21,7 @@ from configs.schema import Pretrain
 from train.data.latents.store import VaeFacts, checksum, read_index
 
 _log = logging.getLogger(__name__)
-_CLASSES = ("AutoencoderKL", "AutoencoderKLCosmos", "AutoencoderDC")
+_CLASS = "AutoencoderKL"
 # In one file or several, but no variant such as fp16: diffusers loads only these.
 _WEIGHTS = re.compile(r"diffusion_pytorch_model(-\d+-of-\d+)?\.safetensors")
 # Latents decoded at once: a decoder's activations are large, and training needs the memory.
@@ -38,10 +38,8 @@ class Vae:
         # The loaded config has the defaults of keys that are younger than the published file.
         config = {k: v for k, v in self._network.config.items() if not k.startswith("_")}
         self.facts = facts.model_copy(update={"config": json.loads(json.dumps(config))})
-        self._video = self.facts.name == "AutoencoderKLCosmos"
         self.scale, self.shift = normalisation(self.facts, folder=folder)
         self.image_channels = int(self.facts.config["in_channels"])
-        self.has_std = self.facts.name == "AutoencoderKL"
 
     def to(self, device: torch.device) -> "Vae":
         """Move the weights."""
@@ -53,18 +51,12 @@ class Vae:
     def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and std of the normalised latents of images `[n, 3, H, W]` in -1..1.
 
-        Both are `[n, C, h, w]` float32 on the VAE's device. Without a posterior the std is 0.
+        Both are `[n, C, h, w]` float32 on the VAE's device.
         """
-        images = images.to(self.device)
         with deterministic_cudnn(tf32=self._precision == "tf32"), self._autocast():
-            found = self._network.encode(images[:, :, None] if self._video else images)
-        # A DC-AE (Chen et al. 2024) has no posterior, but a latent.
-        z = (found.latent if hasattr(found, "latent") else found.latent_dist.mode()).float()
-        std = found.latent_dist.std.float() if self.has_std else torch.zeros_like(z)
-        if self._video:
-            z, std = z[:, :, 0], std[:, :, 0]
+            posterior = self._network.encode(images.to(self.device)).latent_dist
         scale, shift = self._factors()
-        return (z - shift) * scale, std * scale
+        return (posterior.mode().float() - shift) * scale, posterior.std.float() * scale
 
     @torch.no_grad()
     def decode(self, latents: Tensor) -> Tensor:
@@ -74,8 +66,7 @@ class Vae:
         for batch in latents.split(_DECODE_BATCH):
             z = batch.float().to(self.device) / scale + shift
             with self._autocast():
-                decoded = self._network.decode(z[:, :, None] if self._video else z).sample
-            decoded = decoded[:, :, 0] if self._video else decoded
+                decoded = self._network.decode(z).sample
             images.append(decoded.float().clamp(-1, 1).to(latents.device))
         return torch.cat(images)
 
@@ -102,12 +93,12 @@ def vae_facts(folder: Path) -> VaeFacts:
         config = dict(json.loads(read_bytes(file)))
     except (OSError, ValueError, TypeError):
         raise DataError(
-            f"{file}: no config of a VAE there; name the folder that save_pretrained of "
-            f"{', '.join(_CLASSES)} wrote (of a pipeline, its sub-folder vae)"
+            f"{file}: no config of a VAE there; name the folder that save_pretrained of an "
+            f"{_CLASS} wrote (of a pipeline, its sub-folder vae)"
         ) from None
     name = config.get("_class_name")
-    if name not in _CLASSES:
-        raise DataError(f"{file}: _class_name is {name}; expected {', '.join(_CLASSES)}")
+    if name != _CLASS:
+        raise DataError(f"{file}: _class_name is {name}; expected {_CLASS}")
     weights = sorted(file for file in folder.iterdir() if _WEIGHTS.fullmatch(file.name))
     if not weights:
         raise DataError(
@@ -124,18 +115,15 @@ def normalisation(facts: VaeFacts, *, folder: Path) -> tuple[list[float], list[f
     config = facts.config
     channels = int(config["latent_channels"])
     mean, std = config.get("latents_mean"), config.get("latents_std")
-    # Cosmos divides by the std only: its pipelines do not use scaling_factor.
-    factor = 1.0 if facts.name == "AutoencoderKLCosmos" else float(config["scaling_factor"])
+    factor = float(config["scaling_factor"])
     if mean is None or std is None:
         return [factor] * channels, [float(config.get("shift_factor") or 0.0)] * channels
-    if len(mean) != len(std) or len(mean) % channels:
+    if not len(mean) == len(std) == channels:
         raise DataError(
             f"{folder / 'config.json'}: latents_mean has {len(mean)} and latents_std {len(std)} "
-            f"numbers, not a multiple of latent_channels {channels}"
+            f"numbers, latent_channels is {channels}"
         )
-    # Cosmos has one value per channel and frame; an image is the first frame.
-    frames = len(mean) // channels
-    return [factor / float(s) for s in std[::frames]], [float(m) for m in mean[::frames]]
+    return [factor / float(s) for s in std], [float(m) for m in mean]
 
 
 def _load(folder: Path, facts: VaeFacts) -> Any:
