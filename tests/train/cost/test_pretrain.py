@@ -57,7 +57,6 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 # The others stand in `make test-long`.
 SHORT = (
     "eager",
-    "every second, compiled",
     "DDP",
     "FSDP2, compiled, not resharded",
     "TP, FSDP2, full",
@@ -166,7 +165,7 @@ REAL: dict[str, dict[str, Any]] = {
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.long if "compiled" in name else ()) for name in REAL],
+    [pytest.param(name, marks=pytest.mark.long if "," in name else ()) for name in REAL],
 )
 def test_real_steps_allocate_what_was_counted(name: str) -> None:
     # In float32, since autocast on a CPU is not that of a GPU.

@@ -108,7 +108,11 @@ def test_what_a_jit_cannot_do_is_refused(model: dict[str, Any], message: str) ->
         config_of(**model)
 
 
-@pytest.mark.parametrize("layout", [[], ["layout.shard=2"], ["layout.tensor=2"]], ids=str)
+@pytest.mark.parametrize(
+    "layout",
+    [[], ["layout.shard=2"], pytest.param(["layout.tensor=2"], marks=pytest.mark.long)],
+    ids=str,
+)
 @pytest.mark.xdist_group("ranks")
 def test_every_layout_has_the_losses_of_one_rank_and_resumes_to_the_bit(
     layout: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
