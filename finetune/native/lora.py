@@ -1,6 +1,5 @@
 """The LoRA adapter of a transformer, and its files."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +23,6 @@ from finetune.native.rng import initial_lora_a
 from train.engine.attempt import Attempt
 from train.engine.checkpoint import CheckpointSaver, CheckpointState
 from train.engine.checkpoint_files import step_name
-from train.engine.distributed import from_every_rank
-from train.engine.failure import RunFailure
-from train.engine.metrics import log
 
 LEARNED = "learned"
 
@@ -159,8 +155,7 @@ class LoraSaver(CheckpointSaver):
         )
 
     def save(self, state: CheckpointState) -> None:
-        """Save the LoRA and the checkpoint, if all ranks hold the same weights. Collective."""
-        self._check_ranks_agree(state.step)
+        """Save the LoRA and the checkpoint. Collective."""
         if self._attempt.ranks.rank == 0:
             self._save_file(state.step)
         super().save(state)
@@ -172,13 +167,3 @@ class LoraSaver(CheckpointSaver):
         self._weights.save(file, metadata=metadata | ({"trigger": trigger} if trigger else {}))
         for old in sorted(run.lora.glob("step-*.safetensors"))[: -self._keep]:
             old.unlink()
-
-    def _check_ranks_agree(self, step: int) -> None:
-        """Raise `RunFailure` if the hash of the weights differs between ranks."""
-        digest = hashlib.sha256()
-        for tensor in self._weights.file_tensors().values():
-            digest.update(tensor.numpy().tobytes())
-        mine = digest.hexdigest()
-        log.info("lora after step %d: %s", step, mine[:16])
-        if len(set(from_every_rank(mine))) > 1:
-            raise RunFailure("crash", f"ranks hold different weights at step {step}")
