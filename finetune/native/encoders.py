@@ -1,26 +1,16 @@
-"""Encode images with the VAE, and captions and prompts with CLIP and T5, for the cache."""
+"""Encode images with the VAE, and captions and prompts with CLIP and T5."""
 
-import hashlib
-from collections.abc import Iterator, Sequence
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from diffusers import AutoencoderKL, FluxPipeline
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
-from configs.checks.dataset import fitted_image
-from configs.schema import Finetune
-from configs.schema.finetune import CaptionedImages
-from finetune.native.base_model import DTYPES
-from finetune.native.cache import Cache, CacheInputs, CaptionedImage, PromptText, latent_name
-from runs.study_folder import study_of
-from train.engine.attempt import Attempt
-from train.engine.clocks import Clocks
-from train.engine.metrics import log
+from configs.checks.captions import open_image
 
 
 def load_vae(folder: Path, device: torch.device, dtype: torch.dtype) -> AutoencoderKL:
@@ -64,71 +54,23 @@ def pixels(image: Image.Image) -> Tensor:
     return torch.from_numpy(np.array(image)).permute(2, 0, 1) / 127.5 - 1
 
 
-def fill_cache(
-    attempt: Attempt[Finetune], inputs: CacheInputs, clocks: Clocks, *, model: Path
-) -> Cache:
-    """Return the run's cache after encoding what it lacks, shared among ranks. Collective."""
-    config, ranks = attempt.config, attempt.ranks
-    settings = {
-        "precision": config.train.precision,
-        "resolutions": config.data.resolutions,
-        "bucket": config.data.bucket,
-        "model": _fingerprint(model),
-    }
-    study = study_of(attempt.run.path)
-    cache = Cache((study or attempt.run).path / "cache", settings=settings)
-    # Shared out before any is looked up: other runs of a study write to its folder meanwhile.
-    texts = list(dict.fromkeys(inputs.all()))
-    missing = cache.missing(texts[ranks.rank :: ranks.world])
-    clocks.lap("setup")
-    _encode_all(cache, missing, config, model, ranks.device)
-    if missing:
-        log.info("cached %d images and texts", len(missing))
-    dist.barrier()
-    cache.wait_for(texts)
-    if ranks.device.type == "cuda":
-        # The encoders are freed by now; the peak memory of training must not include them.
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(ranks.device)
-    clocks.lap("cache", drain=True)
-    return cache
+def fitted_size(width: int, height: int, *, resolution: int, bucket: int) -> tuple[int, int]:
+    """Return the width and height to train an image at: its shape, with the area of `resolution`.
+
+    Both are multiples of `bucket`. Images are never enlarged, so a small image keeps about
+    its own area, as in ai-toolkit.
+    """
+    scale = min(1.0, resolution / math.sqrt(width * height))
+    across = max(bucket, round(width * scale / bucket) * bucket)
+    down = max(bucket, round(height * scale / bucket) * bucket)
+    # Rounding must not exceed the area: memory is planned by the resolution.
+    while across * down > resolution**2 and max(across, down) > bucket:
+        across, down = (across - bucket, down) if across >= down else (across, down - bucket)
+    return across, down
 
 
-def _fingerprint(folder: Path) -> str:
-    """Hash names, sizes and times of the files of the VAE and the text encoders."""
-    parts = ("vae", "text_encoder", "text_encoder_2", "tokenizer", "tokenizer_2")
-    files = sorted(file for part in parts for file in (folder / part).iterdir() if file.is_file())
-    stats = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return hashlib.sha256(repr(stats).encode()).hexdigest()
-
-
-def _encode_all(
-    cache: Cache, texts: Sequence[PromptText], config: Finetune, model: Path, device: torch.device
-) -> None:
-    if not texts:
-        return
-    latents = _latents(texts, model, config.data, device)
-    encoders = load_text_encoders(model, device, DTYPES[config.train.precision])
-    for text in texts:
-        embedding = embed(encoders, text.text)
-        cache.save(text, embedding | latents.get(text, {}))
-
-
-def _latents(
-    texts: Sequence[PromptText], model: Path, data: CaptionedImages, device: torch.device
-) -> dict[PromptText, dict[str, Tensor]]:
-    images = [text for text in texts if isinstance(text, CaptionedImage)]
-    if not images:
-        return {}
-    # In float32: images are encoded once, and precision lost here cannot be recovered.
-    vae = load_vae(model, device, torch.float32)
-    return {text: dict(_latents_of(text, vae, data)) for text in images}
-
-
-def _latents_of(
-    image: CaptionedImage, vae: AutoencoderKL, data: CaptionedImages
-) -> Iterator[tuple[str, Tensor]]:
-    """Yield the latent of an image at each resolution by name."""
-    for size in data.resolutions:
-        fitted = fitted_image(image.image, resolution=size, bucket=data.bucket)
-        yield latent_name(size), encode(vae, pixels(fitted))
+def fitted_image(file: Path, *, resolution: int, bucket: int) -> Image.Image:
+    """Return an image as training sees it: turned by its EXIF tag, scaled, its centre cropped."""
+    image = ImageOps.exif_transpose(open_image(file)).convert("RGB")
+    size = fitted_size(image.width, image.height, resolution=resolution, bucket=bucket)
+    return ImageOps.fit(image, size, Image.Resampling.LANCZOS)
