@@ -32,7 +32,6 @@ VIEWS = {
     },
     "cells": {
         "ablation": "main effects and interactions of the study's factors",
-        "scaling": "speedup and efficiency by number of ranks, and Amdahl's fraction",
         "decided": "what the study has settled so far, by intervals that hold at any time",
         "fid": "quality of samples by arms: FID at infinity and KID",
     },

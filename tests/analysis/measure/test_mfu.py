@@ -45,8 +45,6 @@ def test_mfu_is_relative_to_all_devices(tmp_path, capsys):
     assert [row["mfu"] for row in run_json(capsys, "speed", *runs)] == pytest.approx(
         [0.244] * 3, rel=0.01
     )
-    [curve] = run_json(capsys, "cells", "--scaling", *runs)["curves"]
-    assert [point["mfu"] for point in curve["points"]] == pytest.approx([0.244] * 3, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ HOSTILE = [
 
 QUESTIONS = [
     ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
-    ["loss", "--by", "wall"], ["loss", "--exact"], ["cells", "--scaling"],
+    ["loss", "--by", "wall"], ["loss", "--exact"], ["cells"],
     ["cost"], ["cells", "--ablation"], ["audit"], ["target", "--target", "loss<=1"], ["profile"],
 ]  # fmt: skip
 
