@@ -52,16 +52,12 @@ def main(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     args = _parser(arguments).parse_args(arguments)
     # numpy takes longer to import than --help takes to answer.
-    from analysis.table import failing, parse_condition, remark
+    from analysis.table import remark
 
     def act() -> int:
         try:
-            conditions = [parse_condition(text) for text in args.fail_if]
             args.paths = [str(look_up(path)) for path in args.paths]
-            code = _run(args)
-            failed, remarks = failing(args.rows, conditions)
-            remark(remarks)
-            return 1 if failed else code
+            return _run(args)
         except (Unreadable, ConfigError) as error:
             remark(f"analysis {args.command}: {line}" for line in str(error).splitlines())
             return 2
@@ -112,13 +108,6 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--csv", action="store_true", help="print CSV")
     command.add_argument("--all", action="store_true", help="print all columns, however wide")
-    command.add_argument(
-        "--fail-if",
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help='exit 1 if it holds for a row: "high<0.97", "word==different"',
-    )
     logs = command.add_argument_group("logs of other trainers (see also logs.yaml)")
     logs.add_argument(
         "--pattern", metavar="REGEX", help=r"of a line: 'step (?P<step>\d+).*?loss (?P<loss>\S+)'"
@@ -131,7 +120,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
         metavar="NAME=VALUE",
         help="what a log does not say: gpus=8, batch=256, or a pattern for its path: gpus=n(\\d+)",
     )
-    command.set_defaults(run=module.run, rows=[])
+    command.set_defaults(run=module.run)
 
 
 if __name__ == "__main__":

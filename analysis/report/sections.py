@@ -10,10 +10,8 @@ from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
 from analysis.gradient_noise.stages import read_noise
 from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
-from analysis.measure import loss as losses
 from analysis.measure import speed_table
 from analysis.measure.differences import yaml_text
-from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
 from analysis.measure.rate import measure_rates
@@ -185,12 +183,9 @@ def speed(study: ComparedArms) -> str:
 
 
 def remarks(study: ComparedArms) -> list[str]:
-    """Return why rates are not known or narrow, why runs are slow, and odd factors of losses."""
+    """Return why rates are not known or narrow, and why runs are slow."""
     found = [run for arm in study.arms for run in arm.runs]
-    told = [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
-    firsts = [arm.runs[0].log for arm in study.arms]
-    compared = losses.Compared(by=study.by, margin=study.margin)
-    return [*told, *factor_remarks(firsts, compared)]
+    return [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
 
 
 def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:

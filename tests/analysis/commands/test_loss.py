@@ -85,18 +85,6 @@ def test_the_least_difference_fails_exact_and_its_step_is_named(tmp_path, capsys
     assert 0 < pair["largest_relative"] < 1e-15
 
 
-@pytest.mark.parametrize(("factor", "large"), [(2.0, "b"), (0.25, "a")])
-def test_a_loss_scaled_by_the_world_size_is_recognised(loss, factor, large):
-    ranks = round(max(factor, 1 / factor))
-    _, _, err = loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=factor, ranks=ranks))
-    assert f"the loss of {large} is {ranks} times that of" in err
-    assert f"b has {ranks} ranks" in err
-
-
-def test_a_loss_that_is_no_whole_multiple_is_no_scale(loss):
-    assert "times that of" not in loss(a=SyntheticRun(), b=SyntheticRun(seed=1, loss_scale=1.5))[2]
-
-
 @pytest.mark.parametrize("by", ["step", "images", "train_s", "wall", "gpu_hours"])
 def test_curves_align_on_every_axis(loss, by):
     code, pairs, _ = loss(

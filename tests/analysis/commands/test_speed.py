@@ -155,7 +155,7 @@ def test_csv_holds_the_same_rows(speed):
     assert [row["run"] for row in found] == ["a", "b"]
     units = {"units_per_s", "units_per_s_low", "units_per_s_high"}
     assert set(found[0]) == KEYS | JUDGEMENT | units | {
-        "why", "mfu", "hfu", "host_bound", "gpu_busy", "power_w",
+        "why", "mfu", "host_bound", "gpu_busy", "power_w",
     }  # fmt: skip
 
 

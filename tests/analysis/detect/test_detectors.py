@@ -103,32 +103,3 @@ def test_a_nan_printed_in_another_trainers_log_is_found(tmp_path, capsys):
     (tmp_path / "x").write_text("\n".join(lines))
     assert main(["runs", str(tmp_path / "x"), "--detect", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)[0]["line"] == 92
-
-
-@pytest.fixture
-def pair(tmp_path):
-    generate_run(tmp_path / "a", SyntheticRun())
-    other = SyntheticRun(steps_per_s=3.6, seed=1, overrides=("data.workers=3",))
-    generate_run(tmp_path / "b", other)
-    return [str(tmp_path / "a"), str(tmp_path / "b")]
-
-
-@pytest.mark.parametrize(
-    ("condition", "code"),
-    [("ratio<0.97", 1), ("high < 0.85", 0), ("ratio>=0.8", 1),
-     ("word==different", 1), ("word==faster", 0), ("run!=a", 1)],
-)  # fmt: skip
-def test_a_condition_sets_the_exit_code(pair, condition, code):
-    assert main(["speed", *pair, "--json", "--fail-if", condition]) == code
-
-
-@pytest.mark.parametrize("condition", ["ratio", "ratio<x", "colour<1", "run<3", ""])
-def test_a_malformed_condition_is_a_usage_error(pair, condition, capsys):
-    assert main(["speed", *pair, "--fail-if", condition]) == 2
-    assert "--fail-if" in capsys.readouterr().err
-
-
-def test_a_condition_on_an_absent_value_is_reported_as_undecided(tmp_path, capsys):
-    runs = [str(generate_run(tmp_path / name, SyntheticRun(intervals=5))) for name in "ab"]
-    assert main(["speed", *runs, "--fail-if", "high<0.97"]) == 0
-    assert "not decided: high<0.97" in capsys.readouterr().err
