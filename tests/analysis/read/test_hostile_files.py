@@ -27,7 +27,7 @@ HOSTILE = [
 QUESTIONS = [
     ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
     ["loss", "--by", "wall"], ["loss", "--exact"], ["cells"],
-    ["cost"], ["cells", "--ablation"], ["audit"], ["target", "--target", "loss<=1"], ["profile"],
+    ["cost"], ["cells", "--ablation"], ["audit"], ["target", "--target", "loss<=1"],
 ]  # fmt: skip
 
 
