@@ -30,7 +30,7 @@ VIEWS = {
         "formats": "how the logs under a path are read",
     },
     "cells": {
-        "ablation": "main effects and interactions of the study's factors",
+        "ablation": "main effects of the study's factors",
         "decided": "what the study has settled so far, by intervals that hold at any time",
         "fid": "quality of samples by arms: FID at infinity and KID",
     },

@@ -15,7 +15,7 @@ from analysis.measure.speed import group_arms
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve
-from analysis.report.html import aside, section, table
+from analysis.report.html import aside, section
 from analysis.report.svg import COLOURS
 from analysis.study.cells import seconds_per_image, started_runs
 
@@ -41,11 +41,6 @@ def table_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
     for one in log.evaluations:
         known |= {name: one[name] for name in EVALUATED if name in one}
     return {"run": log.name} | {name: known.get(name) for name in COLUMNS}
-
-
-def runs_section(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of runs, which the script filters."""
-    return section("runs", "Runs", table(rows))
 
 
 def runs_data(logs: Sequence[RunLog], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

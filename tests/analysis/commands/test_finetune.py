@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
@@ -42,13 +41,10 @@ def tuned(folder: Path, *, gpu: str, steps: int, steps_per_s: float, **facts: An
     return folder
 
 
-def save_sample(folder: Path, step: int, *, run: str | None = None) -> None:
+def save_sample(folder: Path, step: int) -> None:
     file = RunFolder(folder).prompt_sample(0, step)
     file.parent.mkdir(parents=True, exist_ok=True)
-    info = PngInfo()
-    if run:
-        info.add_itxt("run", run)
-    Image.fromarray(np.full((32, 32, 3), step % 256, np.uint8)).save(file, pnginfo=info)
+    Image.fromarray(np.full((32, 32, 3), step % 256, np.uint8)).save(file)
 
 
 @pytest.fixture

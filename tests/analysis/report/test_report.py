@@ -83,9 +83,9 @@ def test_a_page_fetches_nothing(page):
 def test_every_part_is_there_and_pictures_stand_first(page):
     source = page.read_text()
     found = re.findall(r'<section id="(\w+)">', source)
-    assert found == ["samples", "verdicts", "cells", "effects", "runs", "curves", "speed",
-                     "findings", "compare", "remarks"]  # fmt: skip
-    assert source.count("<svg") == 3
+    assert found == ["samples", "verdicts", "cells", "runs", "curves", "speed", "findings",
+                     "compare", "remarks"]  # fmt: skip
+    assert source.count("<svg") == 1
 
 
 def test_a_damaged_image_and_a_folder_without_one_are_left_out(tmp_path):
@@ -151,7 +151,7 @@ def test_each_section_that_judges_names_the_command_that_gives_it(tmp_path, monk
     report(ARCHIVE, "--out", tmp_path / "r.html")
     page = (tmp_path / "r.html").read_text()
     monkeypatch.chdir(tmp_path)
-    for name in ("verdicts", "cells", "effects", "quality"):
+    for name in ("verdicts", "cells"):
         section = part(page, name)
         said = shlex.split(html.unescape(re.search("<code>(.*?)</code>", section)[1]))
         assert said[2].endswith("recipes-small.tar.xz")
@@ -161,8 +161,8 @@ def test_each_section_that_judges_names_the_command_that_gives_it(tmp_path, monk
         rows = found.get("comparisons", found.get(name)) if isinstance(found, dict) else found
         judged = [row for row in rows if "verdict" in row]
         assert len(judged) >= 7
-        # Verdicts has the sentences, also those on quality; tables have words and values.
-        shown = {"verdicts": "verdict", "quality": "run"}.get(name, "word")
+        # Verdicts has the sentences, also those on quality; tables have words.
+        shown = "verdict" if name == "verdicts" else "word"
         assert all(html.escape(row[shown]) in section for row in judged)
 
 
