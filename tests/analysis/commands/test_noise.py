@@ -1,4 +1,4 @@
-"""`noise` tells the noise of runs whose gradients are known, by stages and bins."""
+"""`noise` tells the noise of runs whose gradients are known, by stages and bins, and what saves."""
 
 import json
 from pathlib import Path
@@ -193,18 +193,6 @@ def test_checkpoints_are_stages(tmp_path, capsys):
         bins = of_bins(found, scope)
         assert len(bins) == 6
         assert bins[2]["s"] == pytest.approx(NOISES[2], rel=0.3)
-
-
-def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_path):
-    run = measured(tmp_path / "checkpoints")
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
-    assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0
-    page = (tmp_path / "report.html").read_text()
-    assert '<section id="noise">' in page
-    assert "checkpoints, step 100" in page
-    assert page.count("determined</td>") == 14
-    assert '<section id="speed">' not in page
 
 
 @pytest.mark.parametrize("name", ["noise.png", "noise.svg"])
