@@ -31,6 +31,7 @@ VIEWS = {
     },
     "cells": {
         "ablation": "main effects of the study's factors",
+        "scaling": "speedup and efficiency by number of ranks",
         "decided": "what the study has settled so far, by intervals that hold at any time",
         "fid": "quality of samples by arms: FID at infinity and KID",
     },

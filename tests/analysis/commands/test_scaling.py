@@ -1,0 +1,30 @@
+"""`cells --scaling` gives the speedup and the efficiency of more ranks."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from analysis.__main__ import main
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+
+
+def test_efficiency_is_the_speedup_over_the_ranks_that_it_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for ranks in (4, 1, 2):
+        for seed in range(3):
+            rate = 4 * ranks**0.8 * (1 + seed / 100)
+            truth = SyntheticRun(ranks=ranks, seed=seed, steps_per_s=rate, intervals=60)
+            generate_run(tmp_path / f"n{ranks}-s{seed}", truth)
+    assert main(["cells", "--scaling", str(tmp_path), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["ranks"] for row in rows] == [1, 2, 4]
+    assert [row["word"] for row in rows[1:]] == ["faster", "faster"]
+    assert rows[2]["efficiency"] == pytest.approx(4**-0.2, rel=0.01)
+    assert rows[2]["efficiency_low"] < 4**-0.2 < rows[2]["efficiency_high"]
+
+
+def test_runs_of_one_number_of_ranks_have_no_scaling(tmp_path: Path) -> None:
+    generate_run(tmp_path / "a", SyntheticRun())
+    assert main(["cells", "--scaling", str(tmp_path)]) == 1
