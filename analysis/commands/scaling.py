@@ -4,13 +4,14 @@ import argparse
 from typing import Any
 
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate, speed_contrasts
+from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate, speed_contrast
 from analysis.measure.speed_table import rate_fields
 from analysis.read.find import read_logs
 from analysis.read.machine import ranks
+from analysis.stats.judge import Judgement, judge
 from analysis.study.cells import factors_of, started_runs
 from analysis.table import put
-from analysis.verdict import against_first
+from analysis.verdict import verdict_fields
 
 EXAMPLE = "ditbench cells logs/study-1120 --scaling"
 
@@ -24,8 +25,12 @@ def run(args: argparse.Namespace) -> int:
     for arm, own in zip(arms, levels, strict=True):
         if place is not None and ranks(arm.runs[0].log.facts):
             families.setdefault(own[:place] + own[place + 1 :], []).append(arm)
-    rows = [row for family in families.values() for row in _rows(sorted(family, key=_ranks))]
-    put(rows, args)
+    ordered = [sorted(family, key=_ranks) for family in families.values()]
+    pairs = [(family[0], arm) for family in ordered for arm in family]
+    contrasts = [(speed_contrast(base, arm), SPEED) for base, arm in pairs if arm is not base]
+    judged = iter(judge(contrasts))
+    rows = [_row(base, arm, None if arm is base else next(judged)) for base, arm in pairs]
+    put(rows, args, drop=("mfu", "images_per_s"))
     return 0 if rows else 1
 
 
@@ -33,14 +38,16 @@ def _ranks(arm: Arm) -> int:
     return ranks(arm.runs[0].log.facts) or 0
 
 
-def _rows(arms: list[Arm]) -> list[dict[str, Any]]:
-    """Return a row per arm: its speedup over the one of the fewest ranks, by the ranks it took."""
-    verdicts = against_first(speed_contrasts(arms), SPEED, names=[arm.name for arm in arms])
-    rows = []
-    for arm, verdict in zip(arms, verdicts, strict=True):
-        rates, share = rate_fields(arm, pooled_rate(arm)), _ranks(arms[0]) / _ranks(arm)
-        ends = {"efficiency": "ratio", "efficiency_low": "low", "efficiency_high": "high"}
-        efficiency = {name: verdict[of] and verdict[of] * share for name, of in ends.items()}
-        known = {name: rates[name] for name in ("images_per_s", "mfu")}
-        rows.append({"run": arm.name, "ranks": _ranks(arm), **known, **verdict, **efficiency})
-    return rows
+def _row(base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
+    """Return the speedup of an arm over the one of the fewest ranks, also by the ranks it took."""
+    rates, share = rate_fields(arm, pooled_rate(arm)), _ranks(base) / _ranks(arm)
+    verdict = verdict_fields(found, SPEED, base=base.name, arm=arm.name)
+    ends = {"efficiency": "ratio", "efficiency_low": "low", "efficiency_high": "high"}
+    return {
+        "run": arm.name,
+        "ranks": _ranks(arm),
+        "images_per_s": rates["images_per_s"],
+        "mfu": rates["mfu"],
+        **verdict,
+        **{name: verdict[of] and verdict[of] * share for name, of in ends.items()},
+    }
