@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.detect.detectors import detect
 from analysis.gpus.energy import energy
-from analysis.measure.cost import cost_rows
+from analysis.measure.cost import cost_row
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, why_unlike
 from analysis.measure.overview import run_row
@@ -34,7 +34,7 @@ FEW_RUNS = 12
 def table_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     spent = energy(log)
-    known = cost_rows([log], rates)[0] | run_row(log)
+    known = cost_row(log, rates) | run_row(log)
     drawn = seconds_per_image(log)
     known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
     known |= {"image_s": drawn.value if drawn else None}
