@@ -27,7 +27,6 @@ from analysis.report.sections import (
 from analysis.report.sources import file_of, relative, source
 from configs.errors import Unreadable
 from configs.files import read_bytes
-from configs.gpus import read_rates
 from configs.table import Row, csv_text
 from runs.folder import RunFolder
 
@@ -52,7 +51,6 @@ class ReportRecord(BaseModel):
     title: str
     margin: float = Field(gt=0, lt=1)
     paths: list[Name]
-    rates: Name | None = None
     hashes: dict[str, str] = {}
 
 
@@ -86,7 +84,7 @@ def without_record(html: str) -> str:
 def build(record: ReportRecord, out: Path) -> Report:
     """Return the report whose page belongs into the folder `out`; its record has the hashes.
 
-    Raise `Unreadable` if a path has no run, or the file of rates cannot be read.
+    Raise `Unreadable` if a path has no run.
     """
     places = {name: (out / name).resolve() for name in record.paths}
 
@@ -96,7 +94,6 @@ def build(record: ReportRecord, out: Path) -> Report:
             remark = as_named(remark).replace(str(place), name)
         return remark
 
-    rates_file = None if record.rates is None else (out / record.rates).resolve()
     found = [read_all([str(places[name])]) for name in record.paths]
     # A path may lie in another; runs of one file have names.
     logs = {
@@ -110,11 +107,8 @@ def build(record: ReportRecord, out: Path) -> Report:
     if not logs:
         raise Unreadable("\n".join(unread))
     runs = list(logs.values())
-    full = record.model_copy(
-        update={"hashes": _hashes(runs, [rates_file] if rates_file else [], out)}
-    )
-    rates = read_rates(rates_file) if rates_file else {}
-    rows = [table_row(log, rates) for log in runs]
+    full = record.model_copy(update={"hashes": _hashes(runs, out)})
+    rows = [table_row(log) for log in runs]
     html = _page(runs, rows, full, out, unread)
     return Report(page=html, table=f"{csv_text(rows)}\n", record=full, unread=unread)
 
@@ -147,8 +141,9 @@ def _page(
     return page(record.title, subtitle, sections, data=data, record=inert_json(record.model_dump()))
 
 
-def _hashes(logs: Sequence[RunLog], read: list[Path], out: Path) -> Mapping[str, str]:
+def _hashes(logs: Sequence[RunLog], out: Path) -> Mapping[str, str]:
     """Return the SHA-256 of all files that numbers come from, by their path from the report."""
+    read: list[Path] = []
     for log in logs:
         run = RunFolder(log.path)
         read += map(file_of, (source(log), run.config_file, run.manifest_file, run.metrics_file))

@@ -23,7 +23,7 @@ from analysis.study.cells import seconds_per_image, started_runs
 EVALUATED = ("validation_loss", "validation_gain", "held_out_loss", "fid_inf", "recognised")
 COLUMNS = (
     "state", "step", "steps", "loss", *EVALUATED, "steps_per_s", "images_per_s", "mfu",
-    "tokens_per_s_per_device", "image_s", "gpu", "ranks", "attempts", "gpu_hours", "money",
+    "tokens_per_s_per_device", "image_s", "gpu", "ranks", "attempts", "gpu_hours",
     "energy_kwh", "findings", "where", "format",
 )  # fmt: skip
 FEWEST_POINTS = 50
@@ -31,10 +31,10 @@ FEWEST_POINTS = 50
 FEW_RUNS = 12
 
 
-def table_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
+def table_row(log: RunLog) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     spent = energy(log)
-    known = cost_row(log, rates) | run_row(log)
+    known = cost_row(log, {}) | run_row(log)
     drawn = seconds_per_image(log)
     known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
     known |= {"image_s": drawn.value if drawn else None}

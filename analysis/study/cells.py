@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from analysis.measure.differences import DERIVED_FACTS, follows, signature
+from analysis.measure.differences import DERIVED_FACTS, follows, recipe
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate
 from analysis.stats.mean import mean_of
@@ -28,10 +28,9 @@ def factors_of(logs: Sequence[RunLog]) -> tuple[tuple[str, ...], list[Levels]]:
 
     Keys that vary in step are one factor: their effects cannot be told apart.
     """
-    without = frozenset(["seed", "threads of all ranks"])
-    known = [dict(signature(log, without=without) or ()) for log in logs]
-    names = dict.fromkeys(name for pairs in known for name in pairs)
-    columns = {name: tuple(pairs.get(name, "") for pairs in known) for name in names}
+    known = [dict(recipe(log) or ()) for log in logs]
+    names = sorted({name for pairs in known for name in pairs} - {"threads of all ranks"})
+    columns = {name: tuple(pairs.get(name, "null") for pairs in known) for name in names}
     unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
     derived = tuple(name for name in DERIVED_FACTS if name != "engine")
     keys = [name for name in unlike if not name.startswith(derived)]

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
@@ -78,13 +77,6 @@ def test_detectors_have_high_precision_and_recall_in_a_small_sample(tmp_path):
     alarms, table = scores(15, tmp_path)
     assert alarms <= 1
     assert all(precision >= 0.9 and recall >= 0.9 for precision, recall in table.values()), table
-
-
-@pytest.mark.long
-def test_detectors_have_precision_and_recall_of_95_percent(tmp_path):
-    alarms, table = scores(200, tmp_path)
-    assert alarms <= 2
-    assert all(precision >= 0.95 and recall >= 0.95 for precision, recall in table.values()), table
 
 
 def test_a_finding_names_its_step_and_line_and_exits_1(tmp_path, capsys):

@@ -166,17 +166,6 @@ def test_each_section_that_judges_names_the_command_that_gives_it(tmp_path, monk
         assert all(html.escape(row[shown]) in section for row in judged)
 
 
-def test_prices_give_costs(runs, tmp_path):
-    rates = tmp_path / "rates.yaml"
-    rates.write_text("A40: 2\nH100: 5\n")
-    report(runs / "one", runs / "two", "--out", tmp_path / "r.html", "--rates", rates)
-    figures = data_of(tmp_path / "r.html")["columns"]
-    assert figures["money"] == [
-        pytest.approx(hours * price)
-        for hours, price in zip(figures["gpu_hours"], (5, 2), strict=True)
-    ]
-
-
 def test_the_values_to_filter_by_follow_the_heads(page):
     heads = re.findall('data-name="([^"]*)"', part(page.read_text(), "runs"))
     columns = data_of(page)["columns"]
