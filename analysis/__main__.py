@@ -70,7 +70,9 @@ def _run(args: argparse.Namespace) -> int:
     from analysis.read.options import parse_options, reading_with
 
     options = parse_options(pattern=args.pattern, columns=args.columns, facts=args.set)
-    with reading_with(replace(options, short_names=not (args.json or args.csv))):
+    # `runs` gives the names by which other commands find them.
+    is_long = args.json or args.csv or args.command == "runs"
+    with reading_with(replace(options, short_names=not is_long)):
         return int(args.run(args))
 
 
