@@ -104,16 +104,6 @@ def test_training_is_told_apart_by_stages(run, capsys):
     assert all(stage["samples"] == 100 for stage in of_stages(found))
 
 
-def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
-    other = planted(tmp_path / "other", steps=20, seed=1)
-    code, found, _ = run_gns(capsys, run, other, "--stages", 2)
-    assert {one["run"] for one in found} == {"known", "other"}
-    assert main(["noise", str(run), "--csv", "--stages", "1"]) == code == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("run,step,t,scope,g2,s,b_simple,low,high,verdict")
-    assert len(lines) == 1 + 1 + 3
-
-
 def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
     code, found, err = run_gns(capsys, planted(tmp_path / "short", steps=5))
     [stage] = of_stages(found)

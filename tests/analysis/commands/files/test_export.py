@@ -117,16 +117,6 @@ def test_a_spreadsheet_is_given_no_formula(logs, capsys):
     assert float(rows[-1][head.index("'+a")]) == 1
 
 
-def test_a_table_is_replaced_whole(logs):
-    out, before = logs.parent / "all.csv", logs.parent / "before.csv"
-    command = ["export", str(logs / "r4"), "--to", "csv", "--out", str(out)]
-    out.write_text("old")
-    before.hardlink_to(out)
-    assert main(command) == 0
-    assert before.read_text() == "old"
-    assert out.read_text().startswith("run,step")
-
-
 def test_following_ends_with_the_last_run(logs, monkeypatch):
     from analysis.commands.files import export
 
