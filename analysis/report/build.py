@@ -129,7 +129,7 @@ def _page(
         "curves": curves_section(drawn, logs),
         "speed": speed(study) if study else "",
         "findings": findings(logs),
-        "settings": settings(logs),
+        "settings" if len(logs) == 1 else "compare": settings(logs),
         "remarks": section("remarks", "Remarks", listing(told)) if told else "",
         "unread": section("unread", "Not read", listing(unread)) if unread else "",
     }
