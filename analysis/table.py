@@ -10,8 +10,8 @@ from configs.table import Row, csv_text, json_text, text_table
 from configs.terminal import printable
 
 # Shares that people read as percent, and names that they know better.
-_PERCENT = ("mfu", "host_bound", "useful", "energy_share")
-_LABELS = {"mfu": "MFU", "host_bound": "host-bound"}
+_PERCENT = ("mfu", "useful", "energy_share")
+_LABELS = {"mfu": "MFU"}
 # Sentences below a table; --json has all.
 MOST_LINES = 8
 

@@ -17,7 +17,7 @@ from configs.terminal import printable
 EXAMPLE = "ditbench speed logs/one-rank logs/two-ranks --clock train"
 MOST_LISTED = 4
 # The columns to leave out first of a table that is too wide.
-DROP = ("counts", "host-bound", "MFU", "clock", "images_per_s")
+DROP = ("counts", "MFU", "clock", "images_per_s")
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from analysis.measure.differences import differences, independent, yaml_text
 from analysis.measure.mfu import mfu
 from analysis.measure.speed import SPEED, Arm, pooled_rate, speed_contrasts
@@ -45,19 +43,12 @@ def rate_fields(arm: Arm, rate: Estimate | None) -> dict[str, Any]:
         **estimate_fields("steps_per_s", rate if counted == "step" else None),
         "images_per_s": images_per_s,
         "mfu": mfu(arm.runs[0].log, images_per_s),
-        "host_bound": _host_bound(arm),
     }
 
 
 def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
     per_unit = arm.runs[0].images_per_unit
     return rate.value * per_unit if rate and per_unit else None
-
-
-def _host_bound(arm: Arm) -> float | None:
-    """Return the mean share of steps for whose launch a GPU waited, if the records have it."""
-    shares = arm.runs[0].log.column("host_bound")
-    return float(np.nanmean(shares)) if (shares >= 0).any() else None
 
 
 def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:

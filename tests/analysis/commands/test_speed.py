@@ -1,7 +1,6 @@
 """`speed` says how fast, by how much, how sure, and what else differs."""
 
 import json
-import re
 
 import pytest
 
@@ -72,18 +71,6 @@ def test_a_larger_batch_is_compared_by_images(speed):
     large = SyntheticRun(global_batch=128, seed=1)
     found = rows(speed("--json", a=SyntheticRun(), b=large))[1]
     assert found["ratio"] == pytest.approx(2, rel=0.02)
-
-
-def test_the_share_of_steps_that_waited_for_the_host_is_shown_where_it_is_known(tmp_path, capsys):
-    folder = generate_run(tmp_path / "a", SyntheticRun())
-    lines = (folder / "metrics.jsonl").read_text().replace('"loss"', '"host_bound": 0.25, "loss"')
-    (folder / "metrics.jsonl").write_text(lines)
-    other = generate_run(tmp_path / "b", SyntheticRun())
-    assert main(["speed", str(folder), str(other), "--json"]) == 0
-    a, b = json.loads(capsys.readouterr().out)
-    assert (a["host_bound"], "host_bound" in b) == (0.25, False)
-    assert main(["speed", str(folder), str(other)]) == 0
-    assert re.search(r"host-bound.*\na +25(\.0)?\b", capsys.readouterr().out)
 
 
 def test_runs_are_compared_by_what_auto_came_to(tmp_path, capsys):
