@@ -14,8 +14,6 @@ from configs.schema.key import KeyGroup
 from configs.yaml12 import parse_yaml
 
 FILE = Path(__file__).with_name("gpus.yaml")
-# The line of a file of rates that is no price.
-CARBON = "g_co2_per_kwh"
 
 
 class Peaks(KeyGroup):
@@ -84,10 +82,7 @@ def gpu_names() -> list[str]:
 
 
 def read_rates(path: Path) -> dict[str, float]:
-    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name.
-
-    It may also hold `CARBON`, grams of carbon dioxide per kWh.
-    """
+    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name."""
     try:
         tree = parse_yaml(read_text(path), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:

@@ -28,7 +28,6 @@ afterwards
   cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
   target    time to a loss, by devices and batch; --critical-batch
   noise     gradient noise scale
-  profile   longest operations of a trace
   cost      GPU-hours, money and energy
   report    everything on one HTML page; --check
   export    runs to wandb or one table
@@ -76,7 +75,7 @@ case ${1-} in
     exit
     ;;
   doctor | check | plan | submit | status | tail | why | cancel | rerun) part=launch ;;
-  runs | compare | speed | loss | cells | target | noise | profile | cost | report | export | audit | archive)
+  runs | compare | speed | loss | cells | target | noise | cost | report | export | audit | archive)
     part=analysis
     ;;
   show) part=runs ;;

@@ -110,11 +110,12 @@ def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, 
     return [(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)]
 
 
-def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str], ...] | None:
-    """Return all keys and facts that affect loss or clock, except those that begin with `without`.
+@kept_with_log
+def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
+    """Return the keys and facts that can affect loss or clock, but for the seed.
 
-    Runs with the same signature differ in nothing else that is known. Return None if the config is
-    unknown.
+    Runs of the same recipe are repeats. Requested resources do not count, because the machine's
+    facts hold what was allocated. Return None if the config is unknown.
     """
     if log.config is None:
         return None
@@ -124,26 +125,8 @@ def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str],
         for name, value in log.config.items()
         if (affects := tags.get(name, CLOCK)) and "resources" not in affects
     }
-    return tuple(
-        (name, yaml_text(value))
-        for name, value in sorted((config | machine(log.facts)).items())
-        if not name.startswith(tuple(without))
-    )
-
-
-@kept_with_log
-def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
-    """Return all keys that affect something and all facts, but for the seed.
-
-    Runs of the same recipe are repeats. Return None if the config is unknown.
-    """
-    if log.config is None:
-        return None
-    tags = _tags(log.config)
-    config = {name: value for name, value in log.config.items() if tags.get(name, CLOCK)}
-    known = (config | machine(log.facts)).items()
     return frozenset(
         (name, yaml_text(value))
-        for name, value in known
+        for name, value in (config | machine(log.facts)).items()
         if value is not None and name not in ("seed", "name")
     )

@@ -103,14 +103,14 @@ class Lora(KeyGroup):
 class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
-    steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1, tags="scale")
+    steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
     global_batch: int = key(
-        1, "images per step over all ranks", "loss clock", ge=1, tags="scale", short="bs",
+        1, "images per step over all ranks", "loss clock", ge=1, short="bs",
         label="batch",
     )  # fmt: skip
     micro_batch: int | None = key(
         None, "images per backward pass of a rank; null: all of its share", "clock", free=True,
-        ge=1, tags="scale", short="mb",
+        ge=1, short="mb",
     )  # fmt: skip
     precision: Literal["bf16", "fp32"] = key(
         "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss clock",
@@ -155,7 +155,7 @@ class Finetune(Run):
     kind: Literal["finetune"] = key("finetune", "kind of run")
     seed: int = key(
         0, "seed of the LoRA, order of images, noise and timesteps", "loss", ge=0, lt=2**31,
-        tags="scale", short="s",
+        short="s",
     )  # fmt: skip
     engine: Literal["auto", "aitoolkit", "embedded"] = key(
         "auto",

@@ -10,10 +10,9 @@ Affects = Literal["", "loss", "clock", "loss clock", "resources", "resources clo
 OnDisk = Literal["file", "folder", "either", "pretraining run", "fine-tuning run", "new"]
 # Further facts about a key; lists of keys elsewhere are derived from them (`tagged`):
 # `picture`: two images show the same picture, but for training, only if it is equal;
-# `scale`: it may differ between the points of one scaling curve;
 # `term`: the weight of a term that training adds to its loss;
 # `dit`: of `model`, it configures a DiT and no other family.
-Tag = Literal["picture", "scale", "term", "dit"]
+Tag = Literal["picture", "term", "dit"]
 
 
 class KeyGroup(BaseModel):

@@ -50,23 +50,20 @@ class Optimizer(LearningRate):
 class Train(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
-    steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1, tags="scale")
+    steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
     branch_from: str | None = key(
         None,
         "checkpoint of another run, logs/RUN/checkpoints/step-N, whose whole state to begin from",
         "loss",
         path="folder",
     )
-    global_batch: int = key(
-        256, "images per step over all ranks", "loss clock", ge=1, tags="scale", short="bs"
-    )
+    global_batch: int = key(256, "images per step over all ranks", "loss clock", ge=1, short="bs")
     micro_batch: int | Literal["auto"] | None = key(
         None,
         "images per data rank and backward pass; null: the whole share of a rank; auto: as many "
         "as fit",
         "clock",
         free=True,
-        tags="scale",
         short="mb",
     )
     precision: Literal["fp32", "tf32", "bf16"] = key(
@@ -122,19 +119,17 @@ class Layout(KeyGroup):
 
     replicate: int | None = key(
         None, "replicas; null: world size / (shard x tensor)", "clock", free=True, ge=1,
-        tags="scale", short="p",
+        short="p",
     )  # fmt: skip
     shard: int = key(
         1, "ranks that share the parameters of a replica (FSDP2)", "clock", free=True, ge=1,
-        tags="scale", short="shard",
+        short="shard",
     )  # fmt: skip
     reshard: bool = key(
         True, "false: keep blocks gathered until the backward pass (ZeRO-2)", "clock", free=True,
-        tags="scale",
     )  # fmt: skip
     tensor: int = key(
         1, "tensor-parallel ranks, which split matrix products", "clock", free=True, ge=1,
-        tags="scale",
     )  # fmt: skip
 
 
