@@ -89,8 +89,8 @@ show_report() {
 
 # Run one grid, and set FOLDER to its folder.
 study() {
-  # shellcheck disable=SC2034  # the eval below sets ARRAY too
-  local file=$1 where=() results status=0 STUDY='' ARRAY='' REPORT='' PROCESS=''
+  # shellcheck disable=SC2034  # the eval below sets JOBS too
+  local file=$1 where=() results status=0 STUDY='' JOBS='' REPORT='' PROCESS=''
   shift
   if ((${#ended[@]})); then
     FOLDER=${ended[0]} ended=("${ended[@]:1}")
@@ -114,7 +114,7 @@ study() {
   echo
   echo "== submit"
   results=$(python -m launch submit --shell "$file" "$@" "${where[@]}")
-  # Sets STUDY, and ARRAY and REPORT (jobs) or PROCESS (a local process).
+  # Sets STUDY, and JOBS and REPORT or PROCESS (a local process).
   eval "$results"
   FOLDER=$STUDY
   folders+=("$FOLDER")

@@ -35,9 +35,7 @@ class Study(KeyGroup):
         le=_MOST_REPEATS,
     )  # fmt: skip
     order_seed: int = key(0, "seed of the order in which cells run", ge=0)
-    throttle: int | None = key(
-        None, "most cells of a job array that run at once; null: no limit", ge=1
-    )
+    throttle: int | None = key(None, "most runs that go on at once; null: no limit", ge=1)
     stop: Literal["decided"] | None = key(
         None,
         "decided: skip the repeats (over seeds, too) of a cell whose speed and loss against the "

@@ -67,7 +67,7 @@ def _add_plan(commands: Commands) -> None:
     )
     _add_request(plan)
     plan.add_argument(
-        "--measure", action="store_true", help="first time a minute of steps on each type of GPU"
+        "--measure", action="store_true", help="first time a minute of steps, on the cluster"
     )
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
     form = plan.add_mutually_exclusive_group()

@@ -8,7 +8,6 @@ from typing import Any
 
 from configs.errors import ConfigError
 from configs.table import Row, json_text, output_width, text_table
-from launch.plan.outlook import readable
 from launch.plan.result import CheckResult
 from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
 from launch.slurm.client import Refused
@@ -43,11 +42,8 @@ def plan(subject: _Subject, options: PlanOptions) -> int:
         _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
         if left > 0 and not options.whole:
             print(f"and {left} more; --all shows them")
-    rows, advice = _outlook(subject)
-    if rows:
-        _print_table("where, when, for how much", [*map(readable, rows)], options)
     print(f"\n{subject.bill()}", flush=True)
-    print(advice, file=sys.stderr)
+    print(_outlook(subject), file=sys.stderr)
     print("\nwhat is submitted")
     print("\n".join(subject.scripts()))
     return _code(results)
@@ -71,25 +67,23 @@ def _print_table(title: str, rows: list[Row], options: PlanOptions) -> None:
     print(f"\n{title}\n{text_table(rows, whole=options.whole)}", flush=True)
 
 
-def _outlook(subject: _Subject) -> tuple[list[Row], str]:
+def _outlook(subject: _Subject) -> str:
     try:
         return subject.outlook()
     except (ConfigError, Refused) as error:
-        return [], f"where and when are unknown: {error}"
+        return f"when it starts is unknown: {error}"
 
 
 def _print_json(subject: _Subject, options: PlanOptions) -> int:
     results = list(subject.checks())
-    rows, advice = _outlook(subject)
     keys = ("level", "topic", "message", "fix")
     plain: dict[str, Any] = {
         "checks": [{key: getattr(one, key) for key in keys} for one in results],
         subject.key: subject.rows(),
-        "placements": rows,
         "scripts": subject.scripts(),
     }
     print(json_text(plain), flush=True)
-    print(advice, file=sys.stderr)
+    print(_outlook(subject), file=sys.stderr)
     return _code(results)
 
 

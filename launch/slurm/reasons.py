@@ -9,7 +9,6 @@ _REASONS = {
     "Priority": "jobs with a higher priority go first",
     "Dependency": "it waits for the end of another job",
     "DependencyNeverSatisfied": "the job that it waits for has failed: it never begins",
-    "JobArrayTaskLimit": "throttle of its array",
     "AssocGrpJobsLimit": "as many jobs run as its account or this cluster allows at once",
     "BeginTime": "its begin time has not come, as after a requeue",
     "ReqNodeNotAvail": "a node that it asks for is down or reserved",

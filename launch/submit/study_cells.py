@@ -74,13 +74,9 @@ def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
 
 
 def rows_with(plan: Plan, known: Sequence[StudyRow]) -> list[StudyRow]:
-    """Return the known rows, followed by the plan's new ones.
-
-    The new rows of one shape follow each other, as an array needs; dropped ones are last.
-    """
+    """Return the known rows, followed by the plan's new ones in their order."""
     names = {row.cell for row in known}
     new = [run for run in plan.runs if run.name not in names]
-    new.sort(key=lambda run: (run.dropped is not None, run.shape, run.order))
     after = max((row.order for row in known), default=-1) + 1
     rows = [
         StudyRow(

@@ -1,4 +1,4 @@
-"""Study folders: rows with any levels, and the cell of an array task."""
+"""Study folders: rows with any levels."""
 
 from pathlib import Path
 from typing import Any
@@ -50,25 +50,8 @@ def study(tmp_path: Path) -> StudyFolder:
     return folder
 
 
-def test_an_array_task_finds_its_cell_also_after_a_requeue(
-    study: StudyFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    assert find_run(study.path).path == study.cell("c1")
-    monkeypatch.setenv("FIRST_CELL", "2")
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert find_run(study.path).path == study.cell("c3")
-
-
-def test_a_study_outside_an_array_is_not_a_run(study: StudyFolder, monkeypatch) -> None:
-    monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
+def test_a_study_is_not_a_run(study: StudyFolder) -> None:
     with pytest.raises(ConfigError, match="name one of them in its cells/"):
-        find_run(study.path)
-
-
-def test_a_task_beyond_the_cells_is_refused(study: StudyFolder, monkeypatch) -> None:
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "4")
-    with pytest.raises(ConfigError, match="has no cell 4; the last is 3"):
         find_run(study.path)
 
 

@@ -79,7 +79,7 @@ def test_help_shows_an_example_and_imports_nothing_heavy() -> None:
         "import sys; from launch.__main__ import parse\n"
         "try: parse(['--help'])\n"
         "except SystemExit: pass\n"
-        "print(sorted({'torch', 'numpy', 'submitit', 'pydantic', 'yaml'} & set(sys.modules)))"
+        "print(sorted({'torch', 'numpy', 'pydantic', 'yaml'} & set(sys.modules)))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
@@ -111,13 +111,6 @@ def test_only_launch_slurm_runs_slurm_commands() -> None:
             words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
             if words and isinstance(words[0], ast.Constant):
                 assert words[0].value not in SLURM_COMMANDS, f"{file}:{node.lineno}"
-
-
-def test_only_the_executor_imports_submitit() -> None:
-    imports = ("import submitit", "from submitit")
-    files = (ROOT / "launch").rglob("*.py")
-    found = [file for file in files if any(word in file.read_text() for word in imports)]
-    assert found == [ROOT / "launch" / "slurm" / "executor.py"]
 
 
 def test_flags_of_batch_scripts_are_refused_for_a_config(launch) -> None:

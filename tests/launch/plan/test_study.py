@@ -78,19 +78,19 @@ def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(tmp_path: Path,
 
 def test_a_dropped_cell_has_its_reason_in_its_folder(tmp_path: Path, launch, command) -> None:
     command("sinfo", "printf 'gpu*|infinite|1-8\\n'")
-    command("sbatch", "[[ $1 == --test-only ]] || echo Submitted batch job 7")
+    command("sbatch", "[[ $1 == --test-only ]] || echo 7")
     command("squeue", "exit 0")
     command("srun", "exit 0")
     file = study(tmp_path, axes={"size": SIZES, "resources.gpu": ["a40"]})
     code, out, _ = launch("submit", file)
-    assert (code, out.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
+    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (1 run)")
     folder = out.splitlines()[0].removeprefix("study: ")
     (row,) = json.loads(launch("status", f"{folder}/cells/huge_a40", "--json")[1])
     assert (row["state"], row["why"]) == ("skipped", "forecast")
     RecordWriter(Path(folder, "cells", "small_a40"), attempt=1).event("done", step=1000)
     assert "nothing to run" in launch("submit", folder)[2]
     code, out, _ = launch("submit", folder, "--no-forecast")
-    assert (code, out.splitlines()[1]) == (0, "array: 7 (1 runs, 1x1-a40-4.0h-8cpu)")
+    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (1 run)")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_cells_without_a_forecast_are_kept(
 def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch) -> None:
     file = study(tmp_path, axes={"resources.gpu": ["unheard-of", "$(id)"]})
     code, out, _ = launch("plan", file)
-    assert (code, "2 runs, 2 arrays, at most 8 GPU-hours" in out) == (0, True)
+    assert (code, "2 runs, at most 8 GPU-hours" in out) == (0, True)
     assert "no memory forecast for 2 cells; kept" in out
 
 

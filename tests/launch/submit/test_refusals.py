@@ -88,4 +88,4 @@ def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_values_on_the_command_line_say_how_many_runs_they_make(launch) -> None:
     _, _, err = launch("submit", DIGITS, "optimizer.lr=1e-4,3e-4", "repeats=2")
-    assert "4 runs, 1 array, at most 16 GPU-hours" in err
+    assert "4 runs, at most 16 GPU-hours" in err
