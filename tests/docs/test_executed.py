@@ -42,7 +42,7 @@ CONCRETE = {
         "python -m launch status logs/STUDY --wait --csv",
         "python -m launch status logs",
     ],
-    "python -m launch why logs/RUN|JOB [--json]": ["python -m launch why logs/RUN --json"],
+    "python -m launch why logs/RUN [--json]": ["python -m launch why logs/RUN --json"],
     "python -m analysis noise logs/RUN [--stages 10] [--plot noise.png] [--json|--csv]": [
         "python -m analysis noise logs/RUN --stages 10 --plot noise.png --json"
     ],

@@ -94,24 +94,6 @@ def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
     assert why(run.path, attempt=0)["cause"] == "time limit"
 
 
-def test_a_job_of_another_program(jobs: Jobs, why: Why, tmp_path: Path) -> None:
-    failing = "python3 -c 'import nonesuch'"
-    ends = {
-        "echo all done": ("completed", "all done"),
-        f"{failing}; exit 0": ("exception, but exit code 0", "ModuleNotFoundError"),
-        failing: ("crash", "ModuleNotFoundError"),
-        "kill -9 $$": ("killed", "0:9"),
-    }
-    ids = {script: jobs.cluster.submit(script=script, cwd=tmp_path) for script in ends}
-    for script, (cause, shown) in ends.items():
-        jobs.cluster.wait(ids[script])
-        jobs.state(ids[script])
-        found = why(ids[script])
-        assert found["cause"] == cause
-        assert shown in evidence(found)
-        assert "ditbench submit" not in found["next"]
-
-
 @pytest.mark.long
 def test_a_warning_far_from_the_limit_is_a_request_to_pause(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
@@ -242,14 +224,6 @@ def test_data_that_cannot_be_read(jobs: Jobs, why: Why, tmp_path: Path) -> None:
     assert ".png" in evidence(found)
 
 
-def test_a_config_that_cannot_run(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, "train.global_batch=17", "train.micro_batch=5")
-    jobs.cluster.wait(job)
-    for found in (why(job), why(job, **without_sacct)):
-        assert found["cause"] == "config"
-        assert "train.micro_batch 5 does not divide the 17 images" in evidence(found)
-
-
 @pytest.mark.long
 def test_a_loss_that_is_not_finite(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, "optimizer.lr=1e30", "optimizer.warmup_steps=0")
@@ -279,14 +253,6 @@ def test_a_full_disk(cluster: Cluster, why: Why, jobs: Jobs, small_disk: Path) -
     found = why(small.run_of(job).path, LOGS=str(small_disk))
     assert found["cause"] == "disk"
     assert re.search("No space left on device|unexpected pos", evidence(found))
-
-
-def test_a_missing_output_folder(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
-    job = jobs.cluster.submit("--output=none/%j.out", script="true", cwd=jobs.logs)
-    jobs.cluster.wait(job)
-    for found in (why(job), why(job, **without_sacct)):
-        assert found["cause"] == "launch failure"
-        assert "0:53" in evidence(found)
 
 
 def test_an_exit_with_0_without_a_record(jobs: Jobs, why: Why, tmp_path: Path) -> None:
@@ -319,9 +285,3 @@ def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
     assert "cause" not in running
     assert running["what"] == "has not ended"
     assert running["next"] == f"ditbench tail {run.path}"
-
-
-def test_an_unknown_job(jobs: Jobs) -> None:
-    answer = jobs.cluster.run(*PYTHON, "999999999", env=jobs.environment, check=False)
-    assert answer.returncode == 2
-    assert "unknown to Slurm" in answer.stderr
