@@ -37,7 +37,6 @@ class RunFolder:
     manifest_file = Below("manifest.json")  # where each attempt ran, with which code and versions
     metrics_file = Below("metrics.jsonl")  # the append-only records of what happened
     checkpoints = Below("checkpoints")  # the folder also of `latest`, which names the newest
-    data_file = Below("data.json")  # hashes of a fine-tuning's images with captions, by path
     samples = Below("samples")  # the folder of sample grids, by step
     lora = Below("lora")  # the folder of LoRA files, by step: `step-000000500.safetensors`
     profile = Below("profile")  # the folder of Chrome traces, by attempt

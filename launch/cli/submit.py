@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     )
     rerun.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
     add_site(rerun)
-    _add_answers(rerun)
+    _add_force(rerun)
     rerun.set_defaults(action=_rerun)
 
 
@@ -92,9 +92,7 @@ def _plan(options: argparse.Namespace) -> int:
             raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
         subject = StudyPlan(submission=study_submission(found), site_name=options.site)
     else:
-        subject = RunPlan(
-            request=found, site_name=options.site, new=options.new, measures=options.measure
-        )
+        subject = RunPlan(request=found, site_name=options.site, measures=options.measure)
     return plan(subject, _plan_options(options))
 
 
@@ -115,7 +113,6 @@ def _add_submit(commands: Commands) -> None:
     submit.add_argument(
         "--shell", action="store_true", help="print the results of a study as shell assignments"
     )
-    _add_answers(submit)
     submit.set_defaults(action=_submit)
 
 
@@ -140,21 +137,17 @@ def _add_request(command: argparse.ArgumentParser) -> None:
         "--resume", metavar="FLAGS",
         help="requeue at the limit, then add these: '--ckpt {newest:out/ckpt-*.pt}'",
     )  # fmt: skip
-    command.add_argument(
-        "--new", action="store_true", help="run again what waits, runs, or is done in a study"
-    )
-    command.add_argument(
-        "--no-forecast", action="store_true", help="keep cells that do not fit by forecast"
-    )
+    command.add_argument("--new", action="store_true", help="of a study: begin another folder")
     command.add_argument("--partition", help="short for -- --partition=...")
     add_site(command)
+    _add_force(command)
 
 
-def _add_answers(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--yes", action="store_true", help="do not ask before 20 runs or more")
+def _add_force(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--force", action="store_true", help="submit what the checks refuse; sbatch decides"
-    )
+        "--force", action="store_true",
+        help="submit what the checks refuse, and cells that do not fit by forecast",
+    )  # fmt: skip
 
 
 def _submit(options: argparse.Namespace) -> int:
@@ -234,14 +227,14 @@ def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequ
         return run_request(source, overrides, site_name=options.site, extra=flags)
     return StudyRequest(
         source=source, overrides=overrides, flags=flags, choices=_choices(options, how),
-        with_forecast=not options.no_forecast, for_shell=getattr(options, "shell", False),
+        for_shell=getattr(options, "shell", False),
     )  # fmt: skip
 
 
 def _choices(options: argparse.Namespace, how: "How" = "slurm") -> "Choices":
     from launch.submit.run import Choices
 
-    given = {name: getattr(options, name, False) for name in ("new", "force", "yes")}
+    given = {name: getattr(options, name, False) for name in ("new", "force")}
     return Choices(how=how, site_name=options.site, **given)
 
 

@@ -12,7 +12,6 @@ from launch.slurm import limits
 from launch.submit.script import RunRequest, batch_script
 from launch.submit.site import check_site
 from runs.checks.paths import check_paths
-from runs.checks.same_data import check_same_data
 
 
 def run_checks(request: RunRequest, forecast: ForecastAnswer | None) -> Iterator[CheckResult]:
@@ -30,7 +29,6 @@ def run_checks(request: RunRequest, forecast: ForecastAnswer | None) -> Iterator
 
 def _check_data(request: RunRequest) -> list[str]:
     check_paths(request.config)
-    check_same_data(request.resumes, request.config)
     return [*remarks(request.config)] if isinstance(request.config, Finetune) else []
 
 

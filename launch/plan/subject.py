@@ -17,18 +17,17 @@ from launch.script.submission import ScriptSubmission
 from launch.slurm import client
 from launch.slurm.executor import sbatch_text
 from launch.slurm.flags import to_words
-from launch.submit.run import check_idle
+from launch.submit.run import bill, check_no_job
 from launch.submit.script import RunRequest, batch_script
 from launch.submit.study import StudyRequest, StudySubmission, first_of_shapes
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run; `site_name` and `new` are the flags of `submit`; `measures` times its steps first."""
+    """A run; `site_name` is a flag of `submit`; `measures` times its steps first."""
 
     request: RunRequest
     site_name: str | None
-    new: bool
     measures: bool = False
     title, key = "does it fit?", "fits"
 
@@ -42,8 +41,9 @@ class RunPlan:
         if self.measures:
             yield measure(self.request)
         yield from run_checks(self.request, self.forecast)
-        idle = checked("idle", lambda: check_idle(self.request, new=self.new))
-        yield from [idle] if idle.level == "fail" else []
+        if resumed := self.request.resumes:
+            idle = checked("idle", lambda: check_no_job(resumed))
+            yield from [idle] if idle.level == "fail" else []
 
     def rows(self) -> list[Row]:
         """Return a row for each type of GPU with the memory and the step by the forecast."""
@@ -56,7 +56,7 @@ class RunPlan:
 
     def bill(self) -> str:
         """Return the most that it costs."""
-        return f"1 run, at most {self.request.config.resources.gpu_hours:g} GPU-hours"
+        return bill(1, self.request.config.resources.gpu_hours)
 
     def scripts(self) -> list[str]:
         """Return the batch script."""

@@ -20,10 +20,7 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
     if is_study_folder(path):
         study = StudyFolder(path.resolve())
         check_no_process(study)
-        runs = [
-            RunFolder(study.cell(row.cell))
-            for row in rows_to_run(study, rerun=rerun, dropped=False)
-        ]
+        runs = [RunFolder(study.cell(row.cell)) for row in rows_to_run(study, rerun=rerun)]
     else:
         runs = [RunFolder(path.resolve())]
         if run_state(runs[0]).is_done:

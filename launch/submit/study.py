@@ -20,8 +20,8 @@ from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
 from launch.submit.local import check_no_process, list_cells
-from launch.submit.refusals import confirm, enforce
-from launch.submit.run import Choices, print_remarks
+from launch.submit.refusals import enforce
+from launch.submit.run import Choices, bill, print_remarks
 from launch.submit.script import REPORT, RunRequest, batch_script, report_script
 from launch.submit.site import Site, check_logs_name, check_site, read_site
 from launch.submit.study_cells import (
@@ -53,7 +53,6 @@ class StudyRequest:
     flags: Flags
     choices: Choices
     rerun: bool = False
-    with_forecast: bool = True
     for_shell: bool = False
 
 
@@ -99,8 +98,7 @@ class StudySubmission:
         """Return the number of runs and the most that they cost."""
         hours = sum(one.config.resources.gpu_hours for one in requests)
         dropped = len(self.plan.runs) - len(self.plan.kept) if self.plan else 0
-        more = f", {dropped} more dropped" if dropped else ""
-        return f"{plural(len(requests), 'run')}{more}, at most {hours:g} GPU-hours"
+        return bill(len(requests), hours) + (f"; {dropped} more dropped" if dropped else "")
 
     def report_script(self, after: Sequence[str]) -> BatchScript:
         """Return the batch script of the report that follows the jobs `after`."""
@@ -157,9 +155,7 @@ def study_submission(request: StudyRequest) -> StudySubmission:
     known = [] if is_new else study.rows()
     rows = rows_with(plan, known) if plan else known
     missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
-    unfinished = (
-        [] if is_new else rows_to_run(study, rerun=request.rerun, dropped=not request.with_forecast)
-    )
+    unfinished = [] if is_new else rows_to_run(study, rerun=request.rerun)
     planned = {run.name for run in plan.runs} if plan else {row.cell for row in known}
     indexes = {row.index for row in unfinished if row.cell in planned}
     return StudySubmission(
@@ -189,7 +185,7 @@ def _plan_and_folder(request: StudyRequest, logs: Path) -> tuple[Plan | None, St
             )
         return None, _own_study(request.source)
     grid = load_grid(request.source, request.overrides)
-    plan = make_plan(grid, with_forecast=request.with_forecast)
+    plan = make_plan(grid, with_forecast=not request.choices.force)
     same = None if request.choices.new else find_study(plan, logs)
     if same is not None:
         print(f"continues {same.path}; --new starts another", file=sys.stderr)
@@ -215,7 +211,7 @@ def _queue(submission: StudySubmission) -> None:
     study, choices = submission.study, submission.request.choices
     requests = submission.requests()
     remarks = enforce(submission.checks(requests), force=choices.force)
-    confirm(submission.bill(requests), runs=len(requests), yes=choices.yes)
+    print(submission.bill(requests), file=sys.stderr)
     _prepare(submission)
     submission.print_result("study", study.path)
     jobs: list[str] = []

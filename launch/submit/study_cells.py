@@ -24,8 +24,6 @@ from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 from runs.trust import check_own
 
-_MEMORY = ("oom", "host_oom")
-
 
 def find_study(plan: Plan, logs: Path) -> StudyFolder | None:
     """Return the newest folder of the study that has a cell of the plan and contradicts none.
@@ -144,10 +142,10 @@ def run_statuses(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, Ru
     }
 
 
-def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[StudyRow]:
+def rows_to_run(study: StudyFolder, *, rerun: bool) -> list[StudyRow]:
     """Return the rows to submit: missing, lost, stopped and failed ones.
 
-    `rerun` includes those that would end as before, `dropped` those that the forecast skipped.
+    `rerun` includes those that would end as before.
     """
     rows = study.rows()
     statuses = run_statuses(study, rows)
@@ -160,7 +158,7 @@ def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[Study
         one = statuses[row.index]
         if one.state.is_open or one.job in waiting:
             return one.job not in live
-        return is_wanted(one.run, one.state, rerun=rerun, dropped=dropped)
+        return is_wanted(one.state, rerun=rerun)
 
     return [row for row in rows if is_left(row)]
 

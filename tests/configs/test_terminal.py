@@ -11,7 +11,7 @@ import pytest
     [
         ["runs", "show", "pretrain"],
         ["analysis", "runs", "docs/measurements/a-grid-small.tar.xz"],
-        ["launch", "plan", "configs/studies/a-grid-small.yaml", "--no-forecast", "--script"],
+        ["launch", "plan", "configs/studies/a-grid-small.yaml", "--force", "--script"],
     ],
     ids=lambda words: words[0],
 )

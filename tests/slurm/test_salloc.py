@@ -149,7 +149,7 @@ SMALLEST_STUDY = {
 # The whole study in one allocation: no difference between nodes is left in it.
 STUDY = """
 cd "$PYTHONPATH"
-python -m launch submit "$STUDY_FILE" --local --yes
+python -m launch submit "$STUDY_FILE" --local
 python -m launch status "$(echo "$LOGS"/ab-*)" --wait
 """
 

@@ -200,7 +200,7 @@ def limited(checkout: Checkout, cluster: Cluster) -> Submitted:
             "sample.classes": 1,
         },
     )  # fmt: skip
-    found = submit(checkout, file, "--site=small", "--no-forecast")
+    found = submit(checkout, file, "--site=small", "--force")
     wait_for(cluster, found.report)
     return found
 

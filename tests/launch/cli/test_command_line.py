@@ -27,17 +27,17 @@ def test_these_are_all_its_flags() -> None:
             "--fast", "--help", "--resolution", "--slurm", "--trigger", "--vae", "-h",
         ],
         "plan": [
-            "--all", "--help", "--json", "--measure", "--new", "--no-forecast", "--partition",
+            "--all", "--force", "--help", "--json", "--measure", "--new", "--partition",
             "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
         ],
         "submit": [
-            "--force", "--help", "--local", "--new", "--no-forecast", "--partition",
-            "--repeats", "--resume", "--seeds", "--shell", "--site", "--vary", "--yes", "-h",
+            "--force", "--help", "--local", "--new", "--partition",
+            "--repeats", "--resume", "--seeds", "--shell", "--site", "--vary", "-h",
         ],
         "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
-        "rerun": ["--force", "--help", "--site", "--yes", "-h"],
+        "rerun": ["--force", "--help", "--site", "-h"],
         "doctor": [
             "--account", "--force", "--help", "--partition", "--site", "-h",
         ],

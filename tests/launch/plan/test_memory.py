@@ -4,9 +4,9 @@ import pytest
 
 from launch.plan import memory
 from launch.plan.forecast import ForecastAnswer
+from tests.launch.conftest import FITS
 from tests.launch.plan.conftest import only, subject
 
-FITS = {"fits": True, "gib": {"total": 3.0}, "capacity_gib": 44.7}
 TIGHT = {
     "fits": False, "reason": "takes 47 GiB of 45", "fix": "train.micro_batch=8",
     "gib": {"peak": 46.0}, "capacity_gib": 45.0,
@@ -38,7 +38,7 @@ def test_the_memory_of_the_gpu_is_forecast(
     assert line.fix.startswith(fix)
 
 
-def test_a_failed_forecast_is_a_warning() -> None:
+def test_a_failed_forecast_is_a_warning(real_forecast: None) -> None:
     forecast = memory.forecast_of(subject("resources.gpu=abacus"))
     assert forecast.parameters is None
     assert "abacus" in forecast.remark

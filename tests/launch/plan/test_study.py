@@ -14,7 +14,7 @@ from launch.plan.forecast import ForecastAnswer
 from launch.plan.study import Plan, make_plan, shape_of
 from runs.folder import ROOT
 from runs.records import RecordWriter
-from tests.launch.conftest import DIGITS
+from tests.launch.conftest import DIGITS, FITS
 
 CIFAR10 = ROOT / "configs" / "pretrain" / "cifar10.yaml"
 SIZES = {"small": {"model.depth": 2}, "huge": {"model.depth": 60, "model.width": 4096,
@@ -47,7 +47,7 @@ def test_the_grids_that_need_no_data_can_be_planned(name: str) -> None:
 
 def test_a_study_with_missing_data_is_planned_but_not_submitted(launch, site: Path) -> None:
     file = ROOT / "configs" / "studies" / "d-grid.yaml"
-    words = ("data.path=/no/such/folder", "--no-forecast")
+    words = ("data.path=/no/such/folder",)
     code, out, _ = launch("plan", file, *words)
     assert (code, "144 runs, " in out) == (1, True)
     assert "data.path /no/such/folder: no such" in out
@@ -58,39 +58,39 @@ def test_a_study_with_missing_data_is_planned_but_not_submitted(launch, site: Pa
     assert not site.exists()
 
 
-def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(tmp_path: Path, launch) -> None:
-    axes = {"size": SIZES, "resources.gpu": ["a40", "a100"]}
-    file = study(tmp_path, base=str(CIFAR10), axes=axes, set={"data": {"source": "dummy",
-                 "path": None}}, repeats=2)  # fmt: skip
-    code, out, err = launch("plan", file, "--json")
-    plan = json.loads(out)
-    dropped = {cell["cell"]: cell["dropped"] for cell in plan["cells"] if cell.get("dropped")}
-    assert (code, set(dropped)) == (0, {"huge_a40", "huge_a100"})
-    assert "a40: not even one image fits into" in dropped["huge_a40"]
-    assert "would fit: " in dropped["huge_a40"]
-    assert sum(cell["runs"] for cell in plan["cells"] if not cell.get("dropped")) == 4
-    assert "no forecast" not in err
-    assert all(
-        not cell.get("dropped")
-        for cell in json.loads(launch("plan", file, "--json", "--no-forecast")[1])["cells"]
-    )
+def forecast_by_size(queries: list[tuple[Path, list[str]]]) -> list[ForecastAnswer]:
+    """Forecast that a network of 60 blocks is too large."""
+    huge = {"fits": False, "gib": {"total": 90, "peak": 90}, "capacity_gib": 45,
+            "reason": "not even one image fits into 45 GiB", "fix": "a smaller model"}  # fmt: skip
+    return [
+        ForecastAnswer(gpus={"a40": huge if "model.depth=60" in words else FITS})
+        for _, words in queries
+    ]
 
 
-def test_a_dropped_cell_has_its_reason_in_its_folder(tmp_path: Path, launch, command) -> None:
+def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(
+    tmp_path: Path, launch, command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forecast, "ask", forecast_by_size)
     command("sinfo", "printf 'gpu*|infinite|1-8\\n'")
     command("sbatch", "[[ $1 == --test-only ]] || echo 7")
     command("squeue", "exit 0")
-    command("srun", "exit 0")
-    file = study(tmp_path, axes={"size": SIZES, "resources.gpu": ["a40"]})
-    code, out, _ = launch("submit", file)
-    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (1 run)")
-    folder = out.splitlines()[0].removeprefix("study: ")
-    (row,) = json.loads(launch("status", f"{folder}/cells/huge_a40", "--json")[1])
+    file = study(tmp_path, axes={"size": SIZES}, repeats=2)
+    cells = json.loads(launch("plan", file, "--json")[1])["cells"]
+    assert [cell.get("dropped") for cell in cells] == [
+        None, "a40: not even one image fits into 45 GiB; would fit: a smaller model",
+    ]  # fmt: skip
+    code, out, err = launch("submit", file)
+    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (2 runs)")
+    assert "; 2 more dropped\n" in err
+    folder = Path(out.splitlines()[0].removeprefix("study: "))
+    (row,) = json.loads(launch("status", folder / "cells" / "huge", "--json")[1])
     assert (row["state"], row["why"]) == ("skipped", "forecast")
-    RecordWriter(Path(folder, "cells", "small_a40"), attempt=1).event("done", step=1000)
+    for name in ("small", "small_r2"):
+        RecordWriter(folder / "cells" / name, attempt=1).event("done", step=1000)
     assert "nothing to run" in launch("submit", folder)[2]
-    code, out, _ = launch("submit", folder, "--no-forecast")
-    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (1 run)")
+    code, out, _ = launch("submit", file, "--new", "--force")
+    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (4 runs)")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_dropped_cell_has_its_reason_in_its_folder(tmp_path: Path, launch, com
     ],
 )
 def test_cells_without_a_forecast_are_kept(
-    answer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_forecast: None
 ) -> None:
     def ask(queries: object) -> object:
         if isinstance(answer, Exception):
@@ -114,7 +114,7 @@ def test_cells_without_a_forecast_are_kept(
     assert [run.dropped for run in plan.runs] == [None, None]
 
 
-def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch) -> None:
+def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch, real_forecast: None) -> None:
     file = study(tmp_path, axes={"resources.gpu": ["unheard-of", "$(id)"]})
     code, out, _ = launch("plan", file)
     assert (code, "2 runs, at most 8 GPU-hours" in out) == (0, True)

@@ -80,18 +80,6 @@ def test_rerun_includes_cells_out_of_memory_and_those_skipped_for_them(study: Pa
     assert (code, out.splitlines()[1]) == (0, "jobs: 110 to 112 (3 runs)")
 
 
-def test_only_ranks_without_a_gpu_prove_a_lack_of_memory_by_that_of_the_host(
-    study: Path, launch
-) -> None:
-    folder = submitted(launch, study)
-    end_all(folder, but=("a40_bs8", "a40_bs16"))
-    for cell, device in (("a40_bs8", {"cpu": "x"}), ("a40_bs16", {"gpu": "NVIDIA A40"})):
-        run = end(folder, cell, "failed", reason="host_oom")
-        run.note(1, placement=[{"rank": 0, **device}])
-    out = launch("submit", folder.path)[1]
-    assert out.splitlines()[1] == "jobs: 110 (1 run)"
-
-
 def test_a_grown_study_is_continued_and_a_narrowed_one_runs_its_own_cells(
     study: Path, launch, tmp_path: Path
 ) -> None:

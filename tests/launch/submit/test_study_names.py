@@ -134,11 +134,11 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     tree = {"kind": "study", "base": str(DIGITS), "question": name, "axes": axes}
     file.write_text(dump_yaml(tree))
     source = f"./{file.name}"
-    code, out, err = launch("submit", "--no-forecast", source)
+    code, out, err = launch("submit", source)
     assert code == 0, err
     folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
     assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
-    assert json.loads(launch("plan", "--json", "--no-forecast", source)[1])["cells"]
+    assert json.loads(launch("plan", "--json", source)[1])["cells"]
     for row in folder.rows():
         (script,) = folder.cell(row.cell).glob("jobs/*.sbatch")
         assert executed(script.read_text(), tmp_path)[-1] == str(folder.cell(row.cell))
