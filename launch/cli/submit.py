@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from launch.cli import Commands, add_site
 
 if TYPE_CHECKING:
-    from launch.plan.command import PlanOptions
     from launch.script.submission import ScriptSubmission
     from launch.submit.run import Choices, How
     from launch.submit.script import RunRequest
@@ -42,7 +41,7 @@ def _add_check(commands: Commands) -> None:
         "check",
         help="look what X is, and whether it is sound; no cluster is asked",
         epilog="X: a config or study with key=value, a batch script, a folder of "
-        "images, latents, a LoRA. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
+        "images, latents. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
     )
     check.add_argument("words", nargs="+", metavar="X", help="files and folders, then key=value")
     for name, text in _CHECK_FLAGS.items():
@@ -70,9 +69,7 @@ def _add_plan(commands: Commands) -> None:
         "--measure", action="store_true", help="first time a minute of steps, on the cluster"
     )
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
-    form = plan.add_mutually_exclusive_group()
-    form.add_argument("--script", action="store_true", help="print only what sbatch would get")
-    form.add_argument("--json", action="store_true", help="JSON on stdout")
+    plan.add_argument("--script", action="store_true", help="print only what sbatch would get")
     plan.set_defaults(action=_plan)
 
 
@@ -84,22 +81,14 @@ def _plan(options: argparse.Namespace) -> int:
 
     subject: RunPlan | StudyPlan | ScriptPlan
     if _is_script(options.source):
-        subject = ScriptPlan(submission=_script(options, "plan"), site_name=options.site)
-        return plan(subject, _plan_options(options))
-    found = _request(options, "plan")
-    if isinstance(found, StudyRequest):
+        subject = ScriptPlan(submission=_script(options, "plan"))
+    elif isinstance(found := _request(options, "plan"), StudyRequest):
         if options.measure:
             raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
         subject = StudyPlan(submission=study_submission(found), site_name=options.site)
     else:
         subject = RunPlan(request=found, site_name=options.site, measures=options.measure)
-    return plan(subject, _plan_options(options))
-
-
-def _plan_options(options: argparse.Namespace) -> "PlanOptions":
-    from launch.plan.command import PlanOptions
-
-    return PlanOptions(whole=options.all, script=options.script, as_json=options.json)
+    return plan(subject, whole=options.all, only_script=options.script)
 
 
 def _add_submit(commands: Commands) -> None:

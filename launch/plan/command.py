@@ -2,12 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
 from configs.errors import ConfigError
-from configs.table import Row, json_text, output_width, text_table
+from configs.table import output_width, text_table
 from launch.plan.result import CheckResult
 from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
 from launch.slurm.client import Refused
@@ -16,31 +14,20 @@ _MOST_ROWS = 12
 _Subject = RunPlan | ScriptPlan | StudyPlan
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """The flags of `plan` that say what is printed."""
-
-    whole: bool = False
-    script: bool = False
-    as_json: bool = False
-
-
-def plan(subject: _Subject, options: PlanOptions) -> int:
-    """Print the plan of a run or a study; return 1 if a check fails."""
-    if options.script:
+def plan(subject: _Subject, *, whole: bool, only_script: bool) -> int:
+    """Print the plan of a run or a study, `whole` or in short; return 1 if a check fails."""
+    if only_script:
         print("\n".join(subject.scripts()))
         told = [one for one in subject.checks() if one.level == "fail" or one.error or one.remarks]
         for line in map(str, told):
             print(line, file=sys.stderr)
         return _code(told)
-    if options.as_json:
-        return _print_json(subject, options)
     print("checks")
     results = list(_shown(subject.checks()))
     if rows := subject.rows():
-        left = len(rows) - _MOST_ROWS
-        _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
-        if left > 0 and not options.whole:
+        shown = rows if whole else rows[:_MOST_ROWS]
+        print(f"\n{subject.title}\n{text_table(shown, whole=whole)}", flush=True)
+        if left := len(rows) - len(shown):
             print(f"and {left} more; --all shows them")
     print(f"\n{subject.bill()}", flush=True)
     print(_outlook(subject), file=sys.stderr)
@@ -63,28 +50,11 @@ def _shown(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
     print(", ".join(f"{number} {level}" for level, number in counts.items()), file=sys.stderr)
 
 
-def _print_table(title: str, rows: list[Row], options: PlanOptions) -> None:
-    print(f"\n{title}\n{text_table(rows, whole=options.whole)}", flush=True)
-
-
 def _outlook(subject: _Subject) -> str:
     try:
         return subject.outlook()
     except (ConfigError, Refused) as error:
         return f"when it starts is unknown: {error}"
-
-
-def _print_json(subject: _Subject, options: PlanOptions) -> int:
-    results = list(subject.checks())
-    keys = ("level", "topic", "message", "fix")
-    plain: dict[str, Any] = {
-        "checks": [{key: getattr(one, key) for key in keys} for one in results],
-        subject.key: subject.rows(),
-        "scripts": subject.scripts(),
-    }
-    print(json_text(plain), flush=True)
-    print(_outlook(subject), file=sys.stderr)
-    return _code(results)
 
 
 def _code(results: Iterable[CheckResult]) -> int:

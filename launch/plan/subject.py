@@ -29,7 +29,7 @@ class RunPlan:
     request: RunRequest
     site_name: str | None
     measures: bool = False
-    title, key = "does it fit?", "fits"
+    title = "does it fit?"
 
     @cached_property
     def forecast(self) -> ForecastAnswer:
@@ -68,8 +68,7 @@ class ScriptPlan:
     """A batch script of the user's, as one run or as the runs of a study."""
 
     submission: ScriptSubmission
-    site_name: str | None
-    title = key = "runs"
+    title = "runs"
 
     def checks(self) -> Iterator[CheckResult]:
         """Yield the checks by which `submit` refuses."""
@@ -99,7 +98,7 @@ class StudyPlan:
 
     submission: StudySubmission
     site_name: str | None
-    title = key = "cells"
+    title = "cells"
 
     @cached_property
     def requests(self) -> list[RunRequest]:

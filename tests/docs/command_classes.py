@@ -14,7 +14,6 @@ EXECUTED = (
     r"python -m launch check (?!data/imagenet256-sd).+",
     r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
     r"python -m tests\.docs\.render .+",
-    r"python -m tests\.slurm\.failure_table .+",
     r"source env/activate\.sh",
     r"git clone .+",
 )
@@ -126,7 +125,7 @@ ELSEWHERE = {
         "tests/finetune/aitoolkit/test_real_aitoolkit.py::"
         "test_it_trains_from_the_same_yaml_as_the_embedded_engine"
     ),
-    r"python -m pytest tests/slurm/test_matrix\.py .+": (
+    r"python -m pytest tests/slurm/test_matrix\.py": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
     ),
     r"make gpu": (

@@ -31,11 +31,11 @@ CONCRETE = {
     "python -m launch check X... [key=value ...]": [
         f"python -m launch check {LAYOUTS} configs/pretrain/digits.yaml"
     ],
-    "python -m launch plan X [key=value ...] [--measure] [--script|--json]": [
+    "python -m launch plan X [key=value ...] [--measure] [--script]": [
         "python -m launch plan logs/RUN --script"
     ],
-    "python -m launch plan STUDY [key=v1,v2 ...] [--json]": [
-        f"python -m launch plan {LAYOUTS} resources.gpu=a40 train.global_batch=64,128 --json"
+    "python -m launch plan STUDY [key=v1,v2 ...]": [
+        f"python -m launch plan {LAYOUTS} resources.gpu=a40 train.global_batch=64,128"
     ],
     "python -m launch status [RUN|STUDY|LOGS] [--once|--wait] [--all] [--json|--csv]": [
         "python -m launch status logs/RUN --once --json",

@@ -64,40 +64,6 @@ def test_a_typed_gpu_request_sets_the_gpu_variables(cluster: Cluster) -> None:
     assert one.stdout == "a40-1 0 1\n"
 
 
-@pytest.mark.parametrize("gpus", ["h100:1", "a40:3"])
-def test_an_impossible_gpu_request_is_refused_before_submission(
-    cluster: Cluster, gpus: str
-) -> None:
-    refused = cluster.run(
-        "sbatch", "--test-only", f"--gpus-per-node={gpus}", "--wrap=true", check=False
-    )
-    assert refused.returncode == 1
-    assert "Requested node configuration is not available" in refused.stderr
-
-
-def test_a_time_over_the_partitions_limit_is_accepted_and_pends(cluster: Cluster) -> None:
-    job = cluster.submit("--partition=debug", "--time=30", "--output=/dev/null", "--wrap=true")
-    wait_until(lambda: cluster.reason(job) == "PartitionTimeLimit", what="PartitionTimeLimit")
-
-
-def test_a_step_on_two_nodes_runs_on_both(cluster: Cluster) -> None:
-    step = cluster.run("srun", "-N2", "--gpus-per-node=a40:1", "printenv", "SLURMD_NODENAME")
-    assert sorted(step.stdout.split()) == ["a40-1", "a40-2"]
-
-
-def test_a_job_starts_with_no_signal_ignored(cluster: Cluster) -> None:
-    step = cluster.run("srun", "grep", "SigIgn", "/proc/self/status")
-    # Signals from 32 on are real-time signals, some of which the C library ignores.
-    assert int(step.stdout.split()[1], 16) & 0x7FFFFFFF == 0
-
-
-def test_accounting_reports_the_end_and_the_typed_gpus(cluster: Cluster) -> None:
-    job = cluster.submit("--gpus-per-node=a40:2", "--output=/dev/null", "--wrap=true")
-    row = cluster.accounted(job, "ExitCode", "AllocTRES")
-    assert (row["State"], row["ExitCode"]) == ("COMPLETED", "0:0")
-    assert "gres/gpu:a40=2" in row["AllocTRES"].split(",")
-
-
 def test_jobs_run_one_at_a_time_and_a_job_of_more_ranks_than_cores_runs_alone(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -132,24 +98,6 @@ def test_a_requeued_job_keeps_its_id_counts_its_restarts_and_is_held_under_ten_s
     assert cluster.restarts(job) == 2
 
 
-def test_a_warning_reaches_the_batch_shell(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    job = cluster.submit(f"--output={log}", script=EXITS_AT_SIGNAL)
-    wait_for_text(log, "attempt")
-    cluster.warn(job)
-    cluster.wait(job, "COMPLETED")
-    assert "got USR1" in log.read_text()
-
-
-def test_a_time_limit_brought_near_sends_the_warning(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    job = cluster.submit("--signal=B:USR1@10", f"--output={log}", script=EXITS_AT_SIGNAL)
-    wait_for_text(log, "attempt")
-    cluster.bring_limit_near(job)
-    cluster.wait(job, "COMPLETED", timeout=70)
-    assert "got USR1" in log.read_text()
-
-
 @pytest.mark.usefixtures("several_jobs")
 def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     cluster: Cluster, tmp_path: Path
@@ -166,23 +114,6 @@ def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     cluster.wait(urgent, "COMPLETED")
     cluster.end_requeue_hold(job)
     wait_for_text(log, f"attempt 1 of {job}")
-
-
-@pytest.mark.usefixtures("several_jobs")
-def test_preemption_without_grace_requeues(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    cluster.run("scontrol", "update", "partitionname=preempt", "GraceTime=0")
-    try:
-        job = cluster.submit(
-            "--partition=preempt", "--nodes=4", "--exclusive", "--open-mode=append",
-            f"--output={log}", script=EXITS_AT_SIGNAL,
-        )  # fmt: skip
-        wait_for_text(log, "attempt none")
-        cluster.submit("--partition=high", "--output=/dev/null", "--wrap=true")
-        cluster.end_requeue_hold(job)
-        wait_for_text(log, f"attempt 1 of {job}")
-    finally:
-        cluster.run("scontrol", "update", "partitionname=preempt", "GraceTime=10")
 
 
 def test_a_lost_node_requeues_the_job_and_its_tasks_linger(
@@ -227,14 +158,6 @@ def test_a_second_cluster_in_a_folder_with_a_long_name_and_spaces_leaves_nothing
     assert not link.parent.exists()
     assert processes_of(link) == []
     assert cluster.node_states() == dict.fromkeys(NODES, "idle")
-
-
-def test_up_and_down_may_be_repeated(cluster: Cluster, tmp_path: Path) -> None:
-    again = Cluster.start(cluster.folder)
-    assert again.environment["SLURM_CONF"] == cluster.environment["SLURM_CONF"]
-    nothing = Cluster(tmp_path / "nothing", slurm_conf="")
-    nothing.stop()
-    assert not nothing.folder.exists()
 
 
 def test_up_refuses_a_folder_that_holds_something_else(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -182,70 +180,6 @@ def test_a_job_that_is_requeued_goes_on_in_its_own_cell_and_a_study_is_cancelled
     submit(checkout, found.study.path)
     assert [found.last(one)["event"] for one in cells] == ["queued", "queued"]
     checkout.launch("cancel", found.study.path)
-
-
-@pytest.fixture(scope="module")
-def limited(checkout: Checkout, cluster: Cluster) -> Submitted:
-    """Two batches of which the larger one exceeds the address space that the site allows."""
-    site = checkout.root / "env" / "sites" / "small.sh"
-    shutil.copy(checkout.root / "env" / "sites" / "local.sh", site)
-    with site.open("a") as text:
-        # For the ranks, in KiB; the job script needs little.
-        text.write("\n[[ -z ${SLURM_JOB_ID-} ]] || ulimit -v 8000000\n")
-    file = write(
-        checkout, "limited", throttle=1, axes={"train.global_batch": [8, 4096], "seed": [0]},
-        set={
-            "resources.gpu": "a40", "train.steps": 2, "data.held_out": 0.0,
-            "data.source": "dummy", "data.size": 32, "model.width": 128, "resources.memory_gb": 8,
-            "sample.classes": 1,
-        },
-    )  # fmt: skip
-    found = submit(checkout, file, "--site=small", "--force")
-    wait_for(cluster, found.report)
-    return found
-
-
-@pytest.mark.long
-def test_a_cell_out_of_memory_fails_beside_one_that_is_done(limited: Submitted) -> None:
-    assert limited.events("bs8_s0")[-1] == "done"
-    failed = limited.last("bs4096_s0")
-    assert (failed["event"], failed["reason"]) == ("failed", "host_oom")
-
-
-@pytest.mark.long
-def test_a_cell_out_of_memory_is_a_result_and_is_not_resubmitted(
-    limited: Submitted, checkout: Checkout
-) -> None:
-    answer = checkout.launch("submit", limited.study.path, "--site=small")
-    assert "nothing to run" in answer.stderr
-    assert (limited.study.path / "report.html").exists()
-
-
-@pytest.mark.long
-def test_a_crash_rules_nothing_out_and_is_submitted_again(
-    checkout: Checkout, cluster: Cluster
-) -> None:
-    file = write(
-        checkout, "crashing", axes={"train.global_batch": [8, 16]}, throttle=1, report=False,
-        set={"resources.gpu": "a100", "train.steps": 400},
-    )  # fmt: skip
-    found = submit(checkout, file)
-    first, second = (row.cell for row in sorted(found.study.rows(), key=lambda row: row.order))
-    wait_until(lambda: "started" in found.events(first), timeout=180, what="it to start")
-    job = found.job(first)
-    pids = subprocess.run(
-        ["pgrep", "-f", f"train .*/cells/{first} --attempt"], capture_output=True, text=True
-    ).stdout.split()
-    subprocess.run(["kill", "-9", *pids], check=True)
-    cluster.wait(job)
-    assert found.last(first)["event"] == "failed"
-    assert found.last(first)["reason"] == "crash"
-    cluster.wait(found.job(second), timeout=180)
-    assert found.last(second)["event"] == "done"
-    again = checkout.launch("rerun", found.study.path).stdout.splitlines()
-    assert again[1].endswith("(1 run)")
-    cluster.wait(found.job(first), timeout=180)
-    assert found.last(first)["event"] == "done"
 
 
 def test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code(

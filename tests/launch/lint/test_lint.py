@@ -164,18 +164,6 @@ def test_a_script_without_srun_has_the_cpus_of_all_its_tasks(
     assert names(f"#!/bin/bash\n#SBATCH --ntasks=24 --mem=9G\n{work} train.py\n") == expected
 
 
-def test_a_remark_is_not_a_failure(launch: Launch, tmp_path: Path) -> None:
-    script = tmp_path / "my.sbatch"
-    script.write_text(ONE_NODE.replace(" --mem=32G", ""))
-    assert launch("check", script)[0] == 0
-
-
-def test_a_missing_script_is_misuse(launch: Launch, tmp_path: Path) -> None:
-    code, _, err = launch("check", tmp_path / "none.sbatch")
-    assert code == 2
-    assert "none.sbatch: cannot be read: No such file or directory" in err
-
-
 @pytest.mark.parametrize(
     ("line", "rule"),
     [

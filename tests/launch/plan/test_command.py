@@ -74,11 +74,6 @@ def test_a_study_is_checked_cell_by_cell_and_shape_by_shape(
     assert "1 fail" in err
 
 
-def test_an_invalid_study_gives_a_single_line(launch: Launch) -> None:
-    code, out, err = launch("plan", DIGITS, "train.stps=1,2")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-
-
 def test_a_line_contains_no_terminal_escapes(capsys: pytest.CaptureFixture[str]) -> None:
     assert [*_shown([failure("data", "\x1b[2J\nevil")])]
     assert capsys.readouterr().out == "fail  data          \\x1b[2J evil\n"

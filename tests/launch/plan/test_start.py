@@ -45,7 +45,7 @@ def test_a_refused_run_has_no_start(launch, command) -> None:
 
 def test_of_a_study_the_first_start_is_said_and_how_it_is_queued(launch, tmp_path: Path) -> None:
     file = write(tmp_path, repeats=4, stop="decided")
-    code, _, err = launch("plan", file, "--json")
+    code, _, err = launch("plan", file)
     assert code == 0, err
     assert "the first run may start about 01 Jan 10:00; " in err
     assert err.endswith(f"stop: decided may need fewer runs; queue it: ditbench submit {file}\n")

@@ -1,12 +1,10 @@
 """A plan: the cells, their order, their cost, and the ones that do not fit."""
 
 import json
-import statistics
 from pathlib import Path
 
 import pytest
 
-from configs.grid.cells import Cell
 from configs.grid.study_file import load_grid
 from configs.yaml12 import dump_yaml
 from launch.plan import forecast
@@ -76,10 +74,10 @@ def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(
     command("sbatch", "[[ $1 == --test-only ]] || echo 7")
     command("squeue", "exit 0")
     file = study(tmp_path, axes={"size": SIZES}, repeats=2)
-    cells = json.loads(launch("plan", file, "--json")[1])["cells"]
-    assert [cell.get("dropped") for cell in cells] == [
-        None, "a40: not even one image fits into 45 GiB; would fit: a smaller model",
-    ]  # fmt: skip
+    assert (
+        "a40: not even one image fits into 45 GiB; would fit: a smaller"
+        in launch("plan", file, "--all")[1]
+    )
     code, out, err = launch("submit", file)
     assert (code, out.splitlines()[1]) == (0, "jobs: 7 (2 runs)")
     assert "; 2 more dropped\n" in err
@@ -114,13 +112,6 @@ def test_cells_without_a_forecast_are_kept(
     assert [run.dropped for run in plan.runs] == [None, None]
 
 
-def test_a_cell_with_an_unknown_gpu_is_kept(tmp_path: Path, launch, real_forecast: None) -> None:
-    file = study(tmp_path, axes={"resources.gpu": ["unheard-of", "$(id)"]})
-    code, out, _ = launch("plan", file)
-    assert (code, "2 runs, at most 8 GPU-hours" in out) == (0, True)
-    assert "no memory forecast for 2 cells; kept" in out
-
-
 def test_a_cell_within_the_margin_is_kept() -> None:
     gpu = {"fits": False, "gib": {"peak": 48.0}, "capacity_gib": 45.0, "reason": "r", "fix": "m"}
     assert ForecastAnswer(gpus={"a40": gpu}).too_large() is None
@@ -141,19 +132,6 @@ def test_the_order_is_by_passes_each_shuffled_by_the_recorded_seed(tmp_path: Pat
     other = planned(file, "order_seed=1")
     assert [run.name for run in other.runs] != [run.name for run in runs]
     assert other.grid.study.order_seed == 1
-
-
-def test_a_drift_in_time_is_not_an_effect_of_a_level(tmp_path: Path) -> None:
-    """The levels of an axis have the same mean place in the order."""
-    axes = {"train.compile": [False, True], "train.steps": list(range(1, 11))}
-    plan = planned(study(tmp_path, axes=axes, repeats=10))
-    places = {
-        level: statistics.mean(
-            run.order for run in plan.runs if run.cell.levels["train.compile"] is level
-        )
-        for level in (False, True)
-    }
-    assert abs(places[True] - places[False]) < 10
 
 
 def test_each_seed_is_a_pass(tmp_path: Path) -> None:
@@ -181,22 +159,3 @@ def test_shapes_are_equal_only_if_all_resources_are(tmp_path: Path) -> None:
     shapes = {shape_of(grid.cells[0].config.resources) for grid in odd}
     assert len(shapes) == 2
     assert all(shape.startswith("1x1-gpu-") for shape in shapes)
-
-
-def test_four_hundred_cells_are_planned_within_seconds(tmp_path: Path) -> None:
-    import time
-
-    file = study(tmp_path, axes={"train.steps": list(range(1, 21)), "optimizer.lr":
-                 [i / 1000 for i in range(1, 21)]})  # fmt: skip
-    began = time.process_time()
-    assert len(planned(file).runs) == 400
-    assert time.process_time() - began < 5
-
-
-def test_a_study_may_have_an_automatic_micro_batch(tmp_path: Path) -> None:
-    axes = {"train.micro_batch": ["auto", 8]}
-    assert [cell.name for cell in cells(tmp_path, axes)] == ["mbauto", "mb8"]
-
-
-def cells(tmp_path: Path, axes: dict[str, object]) -> list[Cell]:
-    return load_grid(study(tmp_path, axes=axes), []).cells

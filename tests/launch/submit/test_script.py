@@ -61,11 +61,6 @@ def test_the_script_matches_the_golden_text(name: str, launch, tmp_path: Path) -
     assert stable(out, tmp_path) == golden.read_text()
 
 
-def test_a_dry_run_writes_nothing(launch, tmp_path: Path) -> None:
-    launch("plan", DIGITS, "--script")
-    assert [path.name for path in tmp_path.iterdir()] == ["commands"]
-
-
 def test_a_dry_run_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("bash", "dirname", "git", "hostname", "env"):
         (tmp_path / "bin").mkdir(exist_ok=True)
@@ -169,19 +164,6 @@ def test_an_invalid_request_is_misuse(
     assert (code, out) == (2, "")
     assert message in err
     assert not site.exists()
-
-
-def test_a_missing_virtualenv_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VENV", "/nowhere")
-    code, _, err = launch("submit", DIGITS)
-    assert (code, err) == (2, "no virtualenv in /nowhere; create it with env/create.sh\n")
-
-
-def test_a_log_folder_that_cannot_exist_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", "/dev/null/logs")
-    code, _, err = launch("submit", DIGITS)
-    assert code == 2
-    assert err.startswith("LOGS /dev/null/logs: not writable; set LOGS")
 
 
 def test_without_slurm_the_message_names_local(

