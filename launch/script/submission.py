@@ -27,6 +27,7 @@ from launch.script.request import ScriptRequest
 from launch.script.start import FLAGS, START, start_runs, wrapper_of
 from launch.slurm import client
 from launch.slurm.client import Refused
+from launch.slurm.limits import lost_nodes
 from launch.submit.refusals import enforce
 from launch.submit.run import bill, print_remarks
 from launch.submit.study_cells import make_folder, record, rows_with
@@ -128,8 +129,8 @@ class ScriptSubmission:
                 folder=Path.cwd(), environment=users_environment(), umask=request.umask,
             )  # fmt: skip
         except Refused as error:
-            if "node configuration is not available" in str(error) and client.has_lost_nodes():
-                return [f"some nodes are down, so sbatch decides at submission ({error})"]
+            if remarks := lost_nodes(str(error)):
+                return remarks
             raise
         return []
 

@@ -113,7 +113,9 @@ def _queue(request: RunRequest, remarks: list[str]) -> None:
 
 def _start(request: RunRequest, remarks: list[str]) -> None:
     run = _prepare(request)
-    pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
+    script = batch_script(request, run.path)
+    environment = executor.local_environment(script.exports)
+    pid = executor.start_detached(script.command, scripts_folder(run), environment=environment)
     print(f"run: {run.path}\nprocess: {pid}")
     print_remarks(remarks, follow="tail", path=run.path)
 

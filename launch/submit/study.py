@@ -19,7 +19,7 @@ from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
-from launch.submit.local import check_no_process, list_cells
+from launch.submit.local import check_no_process, list_cells, start_cells
 from launch.submit.refusals import enforce
 from launch.submit.run import Choices, bill, print_remarks
 from launch.submit.script import REPORT, RunRequest, batch_script, report_script
@@ -262,18 +262,12 @@ def _start(submission: StudySubmission) -> None:
     study, site = submission.study, submission.site
     remarks = enforce(submission.checks([]), force=submission.request.choices.force)
     _prepare(submission)
-    kinds = {RunFolder(study.cell(row.cell)).config().kind for row in submission.todo[:1]}
-    cells = study.jobs / "local.txt"
     lines = list_cells(study, submission.todo, submission.settings)
-    cells.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    code = submission.tree.folder(site.logs)
-    script = BatchScript(
-        flags={},
-        exports=site.exports(),
-        command=["bash", str(code / "jobs/cells.sh"), str(study.path), *kinds, str(cells)],
-    )
-    pid = executor.start_local(script, study.jobs)
-    cells.with_name(f"{pid}.cells").touch()
+    pid = start_cells(
+        study, lines, RunFolder(study.cell(submission.todo[0].cell)).config().kind,
+        code=submission.tree.folder(site.logs),
+        environment=executor.local_environment(site.exports()),
+    )  # fmt: skip
     submission.print_result("study", study.path)
     submission.print_result("process", pid)
     print_remarks(remarks, follow="status", path=study.path)

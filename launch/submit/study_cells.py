@@ -1,12 +1,10 @@
 """The folder of a study: create its runs from a plan and find those that still have to run."""
 
 import glob
-import json
 import shutil
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache
 from pathlib import Path
 
 from configs.disk import replace_file
@@ -117,14 +115,7 @@ def _make_cell(path: Path, run: PlannedRun) -> None:
 
 
 def _config_text(run: PlannedRun) -> str:
-    groups = to_tree(run.cell.config).items()
-    return "".join(_dumped(json.dumps({name: group})) for name, group in groups)
-
-
-@lru_cache(maxsize=256)
-def _dumped(group: str) -> str:
-    """Return the YAML of one key, given as JSON; most cells of a study share most of them."""
-    return dump_yaml(json.loads(group))
+    return dump_yaml(to_tree(run.cell.config))
 
 
 def record(run: RunFolder, event: str, **fields: str) -> None:

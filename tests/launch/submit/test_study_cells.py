@@ -172,7 +172,7 @@ def turns(folder: StudyFolder) -> list[tuple[str, str, int]]:
 def test_runs_of_an_interleaved_study_take_turns_and_go_on_where_each_was(
     study: Path, launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.slurm.executor.start_local", lambda *_: 2**22 + 1)
+    monkeypatch.setattr("launch.slurm.executor.start_detached", lambda *_, **__: 2**22 + 1)
     words = ("resources.gpu=a40", "interleave=20", "log.every=1", "train.steps=120", "repeats=1")
     code, _, err = launch("submit", study, *words)
     assert (code, "not in jobs; submit with --local" in err) == (1, True)
