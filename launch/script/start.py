@@ -9,8 +9,10 @@ from configs.load import expect
 from configs.schema import Command
 from launch.script.environment import users_environment
 from launch.slurm import client, executor
+from launch.slurm.client import Refused
 from launch.submit.local import start_cells
 from launch.submit.run import Choices
+from launch.submit.study_cells import roll_back
 from runs.folder import ROOT, RunFolder
 from runs.jobs import save_script, scripts_folder
 from runs.study_folder import study_of
@@ -21,12 +23,19 @@ FLAGS, START = "flags", "start"
 
 
 def start_runs(runs: list[RunFolder], choices: Choices, *, umask: int) -> Iterator[str]:
-    """Start runs, of one study if there are several; yield the ids of their jobs or process."""
-    if choices.how == "slurm":
-        for run in runs:
+    """Start runs, of one study if there are several; yield the ids of their jobs or process.
+
+    If sbatch refuses one, raise `Refused`: those before it stay queued, the others have failed.
+    """
+    if choices.how == "local":
+        yield from [_start(runs, umask=umask)] if runs else []
+        return
+    for number, run in enumerate(runs):
+        try:
             yield _queue(run, umask=umask)
-    elif runs:
-        yield _start(runs, umask=umask)
+        except Refused:
+            roll_back(runs[number:], folder=None)
+            raise
 
 
 def wrapper_of(run: RunFolder, script: Path) -> Path:

@@ -235,8 +235,6 @@ def submit_script(submission: ScriptSubmission) -> int:
     try:
         ids += start_runs(runs, request.choices, umask=request.umask)
     except Refused:
-        for run in runs[len(ids) :]:
-            record(run, "failed", reason="config", message="the job was not accepted")
         if not ids:
             shutil.rmtree(submission.folder)
         raise

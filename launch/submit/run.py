@@ -1,7 +1,6 @@
 """Submit one run; every error is found before a folder is made."""
 
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from launch.slurm.flags import Flags, fits_a_directive
 from launch.submit.refusals import enforce
 from launch.submit.script import RunRequest, batch_script
 from launch.submit.site import check_logs_name, read_site
-from launch.submit.study_cells import record
+from launch.submit.study_cells import record, roll_back
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_job, save_script, scripts_folder, started_job
@@ -105,7 +104,7 @@ def _queue(request: RunRequest, remarks: list[str]) -> None:
     except (Refused, OSError):
         if job:
             client.cancel(job)
-        _roll_back(request, run)
+        roll_back([run], folder=None if request.resumes else run.path)
         raise
     print(f"run: {run.path}\njob: {job}")
     print_remarks(remarks, follow="tail", path=run.path)
@@ -135,14 +134,6 @@ def _prepare(request: RunRequest) -> RunFolder:
     scripts_folder(run).mkdir(exist_ok=True)
     record(run, "queued")
     return run
-
-
-def _roll_back(request: RunRequest, run: RunFolder) -> None:
-    """Undo the preparation of a job that sbatch refused."""
-    if request.resumes:
-        record(run, "failed", reason="config", message="the job was not accepted")
-    else:
-        shutil.rmtree(run.path)
 
 
 def check_no_job(run: RunFolder) -> None:

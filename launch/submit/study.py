@@ -223,7 +223,8 @@ def _queue(submission: StudySubmission) -> None:
         try:
             job = executor.submit(script)
         except (Refused, OSError):
-            roll_back(study, submission.todo[len(jobs) :], is_new=submission.is_new and not jobs)
+            left = (RunFolder(other.run) for other in requests[len(jobs) :])
+            roll_back(left, folder=study.path if submission.is_new and not jobs else None)
             raise
         save_script(RunFolder(one.run), job, executor.sbatch_text(script))
         jobs.append(job)

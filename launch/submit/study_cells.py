@@ -3,7 +3,7 @@
 import glob
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -154,11 +154,10 @@ def rows_to_run(study: StudyFolder, *, rerun: bool) -> list[StudyRow]:
     return [row for row in rows if is_left(row)]
 
 
-def roll_back(study: StudyFolder, rows: Sequence[StudyRow], *, is_new: bool) -> None:
-    """Undo the preparation of jobs that were not accepted."""
-    if is_new:
-        shutil.rmtree(study.path)
+def roll_back(runs: Iterable[RunFolder], *, folder: Path | None) -> None:
+    """Undo the preparation of jobs that were not accepted: remove a new folder, or record it."""
+    if folder:
+        shutil.rmtree(folder)
         return
-    for row in rows:
-        run = RunFolder(study.cell(row.cell))
+    for run in runs:
         record(run, "failed", reason="config", message="the job was not accepted")

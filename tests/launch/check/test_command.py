@@ -1,7 +1,5 @@
 """`check` looks what X is, and says whether it is sound."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,14 +77,3 @@ def test_a_script_is_known_by_its_name_or_its_first_bytes(tmp_path: Path) -> Non
     for name, text in (("a.sbatch", ""), ("b", "#!/bin/sh\n"), ("c.txt", "x\n#SBATCH -n 1\n")):
         (tmp_path / name).write_text(text)
         assert kind_of(tmp_path / name) == "batch script"
-
-
-def test_no_torch_is_imported_for_a_config() -> None:
-    code = (
-        "import sys; from launch.__main__ import main\n"
-        f"main(['check', {str(DIGITS)!r}]); print('torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.endswith("\nFalse\n")

@@ -41,16 +41,6 @@ def test_a_site_that_refuses_to_requeue_says_so(tmp_path: Path, job: None) -> No
     assert found["driver and compiler"] == ("good", "")
 
 
-def test_a_node_with_an_old_driver_is_reported_with_the_fix(tmp_path: Path, job: None) -> None:
-    (tmp_path / "facts").write_text(FACTS.format(lacks="torch needs 580"))
-    found = values(measurements.probe(tmp_path, []))
-    assert found["driver and compiler"] == ("not good", "torch needs 580")
-
-
-def test_a_job_that_never_started_is_not_measured(tmp_path: Path, job: None) -> None:
-    assert [one.value for one in measurements.probe(tmp_path, [])] == ["not measured"]
-
-
 @pytest.mark.parametrize(
     ("accepts", "syntax"),
     [

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from configs.schema.study import COLUMNS
-from launch.status.view import clock_text
 from runs.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -99,9 +98,3 @@ def test_everything_is_shown_on_demand(logs: Path, launch) -> None:
     _, out, _ = launch("status", "--all")
     assert len(out.splitlines()) == 1 + 1 + 43
     assert "left out" not in out
-
-
-def test_a_duration_is_written_as_slurm_does() -> None:
-    assert [clock_text(s) for s in (59.6, 3723, 2 * 86400 + 3)] == [
-        "00:01:00", "01:02:03", "2-00:00:03",
-    ]  # fmt: skip

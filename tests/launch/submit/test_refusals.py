@@ -35,14 +35,6 @@ def test_force_submits_what_is_refused_with_a_warning(launch, site: Path) -> Non
     assert len(find_runs(site)) == 1
 
 
-def test_a_folder_of_runs_that_only_pretends_to_be_writable_is_one_line(
-    launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", "/proc/nope")
-    code, _, err = launch("submit", DIGITS)
-    assert (code, err) == (2, "LOGS /proc/nope: not writable; set LOGS to a writable folder\n")
-
-
 def test_values_on_the_command_line_say_how_many_runs_they_make(launch) -> None:
     _, _, err = launch("submit", DIGITS, "optimizer.lr=1e-4,3e-4", "repeats=2")
     assert "4 runs, at most 16 GPU-hours" in err

@@ -103,11 +103,6 @@ def test_hostile_names_are_inert(names: Names, tmp_path: Path) -> None:
     check(names, tmp_path)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_each_hostile_name_is_accepted_and_inert(name: str, tmp_path: Path) -> None:
-    assert check(Names(study=name, logs=name, label=name, gpu=name, question=name), tmp_path)
-
-
 def test_a_study_with_hostile_names_is_submitted_safely(
     launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
