@@ -1,7 +1,8 @@
 """The state of runs for people: live ones first, those that are done as a number, in one table."""
 
+import re
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,16 @@ from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, status_row
 from runs.folder import RunFolder, is_run
 from runs.records import is_number
-from runs.study_folder import is_study_folder
+from runs.study_folder import is_study_folder, study_of
 
 # Groups of states, in the order of the table.
 _GROUPS = ("live", "waiting", "broken", "idle", "over")
 # The columns to leave out first on a narrow terminal.
-DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "eta")
+DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "differs", "eta")
+# The id at the end of a run's name.
+_ID = r"-(\d{4}-\d{6}-[0-9a-f]{4}|\d+)$"
+# Further differing keys would not fit.
+_MOST_KEYS = 3
 
 Pair = tuple[RunStatus, Row]
 
@@ -36,7 +41,8 @@ def table_lines(
     shown = [pair for pair in pairs if not (folds and pair[0].group == "over")]
     lines = [f"{base}  {time.strftime('%H:%M:%S')}"]
     if shown:
-        rows = [_display(one, row, base) for one, row in shown]
+        differing = differing_keys([one for one, _ in shown])
+        rows = [_display(one, row, base, differing.get(one.run, "")) for one, row in shown]
         lines += text_table(rows, drop=DROP, whole=whole).splitlines()
     if folded:
         lines.append(f"{', '.join(_counts(folded))}; --all shows them")
@@ -73,7 +79,7 @@ def _place(pair: Pair) -> tuple[int, float]:
     return _GROUPS.index(one.group), -(one.state.since or 0.0)
 
 
-def _display(one: RunStatus, row: Row, base: Path) -> dict[str, Any]:
+def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, Any]:
     path, folder = one.run.path, base / "cells" if is_study_folder(base) else base
     inside = folder.resolve() in path.resolve().parents
     return {
@@ -82,6 +88,7 @@ def _display(one: RunStatus, row: Row, base: Path) -> dict[str, Any]:
         "steps": row["steps"],
         "eta": None if row["eta_s"] is None else clock_text(row["eta_s"]),
         "left": None if row["left_s"] is None else clock_text(row["left_s"]),
+        "differs": differing or None,
         "steps_per_s": row["steps_per_s"],
         "job": row["job"],
         "attempts": row["attempts"] or None,
@@ -105,6 +112,26 @@ def _why(one: RunStatus, row: Row) -> str | None:
 def _moment(when: float) -> str:
     form = "%H:%M" if when - time.time() < 12 * 3600 else "%a %d %b %H:%M"
     return time.strftime(form, time.localtime(when))
+
+
+def differing_keys(runs: Sequence[RunStatus]) -> dict[RunFolder, str]:
+    """Return, for single runs of one config file, the keys in which they differ: `lr=0.001`.
+
+    The cells of a study are named after their levels.
+    """
+    groups: dict[str, list[RunStatus]] = defaultdict(list)
+    for one in runs:
+        if study_of(one.run.path) is None:
+            groups[re.sub(_ID, "", one.run.name)].append(one)
+    found = {}
+    for group in groups.values():
+        names = dict.fromkeys(name for one in group for name in one.config)
+        unlike = [name for name in names if len({str(one.config.get(name)) for one in group}) > 1]
+        for one in group:
+            keys = [f"{name.rpartition('.')[2]}={one.config.get(name)}" for name in unlike]
+            more = [f"+{len(keys) - _MOST_KEYS} keys"] if len(keys) > _MOST_KEYS else []
+            found[one.run] = " ".join(keys[:_MOST_KEYS] + more)
+    return found
 
 
 def clock_text(length_s: float) -> str:

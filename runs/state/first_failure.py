@@ -1,7 +1,11 @@
 """Find the rank that failed first, and tell it from those that only lost their peer."""
 
+import json
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
+from configs.disk import read_end
 from runs.state.evidence import Evidence
 from runs.state.reasons import Reason, failures
 
@@ -18,7 +22,7 @@ def first_failure(evidence: Evidence, reason: Reason) -> str:
     if reason.name == "hang" and noted == "hang":
         return _first_note(evidence)
     if reason.name in ("hang", "nccl"):
-        return _killed(evidence) or _first_note(evidence)
+        return _killed(evidence) or _furthest_behind(evidence) or _first_note(evidence)
     if reason.name in ("nan", "crash"):
         return _first_note(evidence)
     if reason.name not in failures() or reason.name == "config":
@@ -61,3 +65,24 @@ def _death(report: str) -> list[tuple[str, str]]:
         return []
     rank = f"rank {fields['rank']} on {fields.get('host', 'a node')}, by signal {signal}"
     return [(fields.get("time", ""), rank)]
+
+
+def _furthest_behind(evidence: Evidence) -> str:
+    """Return the rank that reached fewer steps than the others."""
+    if evidence.folder is None:
+        return ""
+    steps = dict(_last_steps(evidence.folder / "ranks"))
+    if len(steps) < 2 or len(set(steps.values())) == 1:
+        return ""
+    last = min(steps, key=lambda rank: steps[rank])
+    return f"rank {last}, last seen at step {steps[last]}; others reached {max(steps.values())}"
+
+
+def _last_steps(folder: Path) -> Iterator[tuple[int, int]]:
+    for path in sorted(folder.glob("arrivals-*.jsonl")):
+        for line in reversed(read_end(path).splitlines()):
+            try:
+                yield int(path.stem.rpartition("-")[2]), int(json.loads(line)["step"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            break
