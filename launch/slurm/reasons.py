@@ -7,7 +7,7 @@ _REASONS = {
     "None": "Slurm has not looked at it yet",
     "Resources": "it is next, and waits for free nodes",
     "Priority": "jobs with a higher priority go first",
-    "Dependency": "it waits for the end of another job",
+    "Dependency": "after another job",
     "DependencyNeverSatisfied": "the job that it waits for has failed: it never begins",
     "AssocGrpJobsLimit": "as many jobs run as its account or this cluster allows at once",
     "BeginTime": "its begin time has not come, as after a requeue",
