@@ -86,8 +86,3 @@ def test_steps_that_a_resume_repeated_are_read_once_from_the_newest_attempt() ->
         (30, 2),
         (40, 2),
     ]
-
-
-def test_an_evaluation_is_kept_beside_its_step() -> None:
-    records = [{"step": 10, "loss": 1.0}, {"step": 10, "images": 5, "recognised": 0.9}]
-    assert len(valid(records)) == 2

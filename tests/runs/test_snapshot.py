@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,17 +72,6 @@ def test_the_same_tree_is_saved_once_and_another_elsewhere(
     assert sorted((tmp_path / "logs" / ".code").iterdir()) == sorted([first, second, third])
 
 
-def test_concurrent_launchers_make_one_complete_folder(repository: Path, tmp_path: Path) -> None:
-    for number in range(50):
-        (repository / f"{number}.py").write_text(str(number))
-    tree = read_tree(repository)
-    with ThreadPoolExecutor(8) as pool:
-        folders = set(pool.map(lambda _: save(tree, tmp_path / "logs"), range(16)))
-    (folder,) = folders
-    assert list((tmp_path / "logs" / ".code").iterdir()) == [folder]
-    assert len(contents(folder)) == 52
-
-
 def test_purged_files_are_restored(repository: Path, tmp_path: Path) -> None:
     folder = save(read_tree(repository), tmp_path / "logs")
     (folder / "a.py").unlink()
@@ -112,12 +100,6 @@ def test_a_data_set_in_the_tree_is_refused_by_name(
     (repository / "images.bin").write_bytes(bytes(2000))
     with pytest.raises(ConfigError, match=r"'images\.bin'; name what is not code in \.gitignore"):
         read_tree(repository)
-
-
-def test_a_folder_without_a_repository_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "plain").mkdir()
-    with pytest.raises(ConfigError, match="git cannot list the tree"):
-        read_tree(tmp_path / "plain")
 
 
 def passes(tree: snapshot.Tree, logs: Path) -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs.errors import ConfigError
 from runs.folder import find_run
-from runs.study_folder import StudyFolder, StudyRow, study_of
+from runs.study_folder import StudyFolder, StudyRow
 
 VALUES = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)
 
@@ -32,12 +32,6 @@ def test_rows_are_read_back_as_they_were_written(levels: list[dict[str, Any]]) -
         study.write_rows(rows)
         assert study.rows() == rows
         assert len(study.cells_file.read_text().splitlines()) == len(rows) + 1
-
-
-def test_an_axis_added_later_is_absent_in_older_rows(tmp_path: Path) -> None:
-    study = StudyFolder(tmp_path)
-    study.write_rows([row(0, {"a": 1}), row(1, {"a": 1, "b": None})])
-    assert [one.levels for one in study.rows()] == [{"a": 1}, {"a": 1, "b": None}]
 
 
 @pytest.fixture
@@ -77,12 +71,6 @@ def test_a_damaged_row_is_named(study: StudyFolder, old: str, new: str, message:
     study.cells_file.write_text(text.replace(old, new))
     with pytest.raises(ConfigError, match=message):
         study.rows()
-
-
-def test_a_run_knows_its_study(study: StudyFolder, tmp_path: Path) -> None:
-    assert study_of(study.cell("c1")) == study
-    assert study_of(tmp_path / "cells" / "x") is None
-    assert study_of(study.path) is None
 
 
 def test_a_study_of_an_earlier_version_is_read(study: StudyFolder) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from configs.errors import ConfigError
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.gpu_flags import Gpus
 from launch.doctor.measurements import Measurement
@@ -90,9 +89,3 @@ def test_the_site_file_names_login_and_compute_nodes(
     text = site_file.text("mine", [measured], [], flags=[])
     assert f"See env/sites/example.sh.\n{lines}" in text
     assert "\nMODULES=(gcc/12.3.0 python/3.11.4)\n" in text
-
-
-@pytest.mark.parametrize("name", ["../x", "a b", "", "-x", "a.sh"])
-def test_a_site_is_named_by_letters_and_digits(name: str) -> None:
-    with pytest.raises(ConfigError, match="invalid as a site name"):
-        site_file.site_name(name)

@@ -153,10 +153,6 @@ def test_an_unchecked_environment_and_a_long_run_without_a_save_are_remarked_on(
     assert names(ACTIVATED.format(time, first, work)) == expected
 
 
-def test_a_file_that_is_no_batch_script_is_questioned() -> None:
-    assert names("import torch\nprint(torch.cuda.is_available())\n") == ["no-directive"]
-
-
 @pytest.mark.parametrize(("work", "expected"), [("python", []), ("srun -c1 python", ["one-cpu"])])
 def test_a_script_without_srun_has_the_cpus_of_all_its_tasks(
     work: str, expected: list[str]

@@ -156,12 +156,6 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     assert last == ["started", "stopped", "stopped"]
 
 
-def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:
-    folder = submitted(launch, study)
-    code, _, err = launch("submit", folder.path, "train.steps=3")
-    assert (code, "to add cells, submit the study file" in err) == (2, True)
-
-
 def turns(folder: StudyFolder) -> list[tuple[str, str, int]]:
     """Return the turns that are left, as cell, session and last step."""
     lines = (folder.jobs / "local.txt").read_text().splitlines()
