@@ -11,7 +11,6 @@ from tests.launch.plan.conftest import Command, subject
 
 
 def test_a_run_with_gpus_is_measured_by_a_job_of_its_own(command: Command, tmp_path: Path) -> None:
-    command("sinfo", "echo slurm 24.11.5")
     command("srun", f'echo "$*" >> {tmp_path}/asked; echo "{{once}}"')
     line = measure(subject("resources.gpus_per_node=2", "resources.gpu=a40", "train.steps=7"))
     asked = (tmp_path / "asked").read_text()
@@ -21,14 +20,17 @@ def test_a_run_with_gpus_is_measured_by_a_job_of_its_own(command: Command, tmp_p
     assert line.message == "{once}"
 
 
-@pytest.mark.parametrize(("gpus", "has_slurm"), [(0, True), (1, False)])
-def test_without_gpus_or_slurm_a_run_is_measured_here(
-    monkeypatch: pytest.MonkeyPatch, gpus: int, has_slurm: bool
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_without_gpus_or_a_cluster_a_run_is_measured_here(
+    monkeypatch: pytest.MonkeyPatch, gpus: int
 ) -> None:
+    def no_cluster(*words: str, flags: list[str]) -> None:
+        raise module.client.NoSlurm("srun finds no cluster")
+
+    monkeypatch.setattr(module.client, "run_on_node", no_cluster)
     run = subprocess.CompletedProcess(args=[], returncode=3, stdout="no torch\n", stderr="")
     request = subject(f"resources.gpus_per_node={gpus}")
     monkeypatch.setattr(module.subprocess, "run", lambda words, **_: run)
-    monkeypatch.setattr(module.client, "version", lambda: "24.11" if has_slurm else None)
     line = measure(request)
     assert (line.level, line.message) == ("fail", "no torch")
 
