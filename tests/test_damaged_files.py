@@ -188,7 +188,7 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
         (launch, ["why", str(study)]),
         (launch, ["cancel", run]),
         (launch, ["cancel", str(study)]),
-        (launch, ["plan", str(logs / "study.yaml"), "--script", "--no-forecast"]),
+        (launch, ["plan", str(logs / "study.yaml"), "--script", "--force"]),
         (launch, ["plan", run, "--script"]),
     ]
 

@@ -34,9 +34,7 @@ class Study(KeyGroup):
         1, "runs of each cell, all with one seed (for more seeds make seed an axis)", ge=1,
         le=_MOST_REPEATS,
     )  # fmt: skip
-    throttle: int | None = key(
-        None, "most cells of a job array that run at once; null: no limit", ge=1
-    )
+    throttle: int | None = key(None, "most runs that go on at once; null: no limit", ge=1)
     stop: Literal["decided"] | None = key(
         None,
         "decided: skip the repeats (over seeds, too) of a cell whose speed and loss against the "

@@ -148,7 +148,7 @@ def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
 
 
 def shape_of(resources: Resources) -> str:
-    """Return a name for the resources; runs with the same name can share an array."""
+    """Return a name for the resources; runs of one shape are checked once."""
     kind = resources.gpu or "any"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,23}", kind):
         kind = f"gpu-{hashlib.sha256(kind.encode()).hexdigest()[:6]}"

@@ -9,7 +9,6 @@ from configs.checks.captions import fill_trigger
 from configs.checks.dataset import check_dataset
 from configs.checks.flux import check_flux
 from configs.checks.lora import check_fits, matrices
-from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import read_tree
 from configs.paths import config_paths
@@ -46,7 +45,6 @@ def check_paths(config: Run) -> None:
                 raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
     if isinstance(config, Pretrain):
         check_branch(config)
-        _check_weights(config)
     elif isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
@@ -86,22 +84,6 @@ def check_model(config: Finetune) -> None:
     elif assistant.is_file():
         matrices(assistant)
     check_aitoolkit(config)
-
-
-def _check_weights(config: Pretrain) -> None:
-    """Raise `ConfigError` if a published DiT is to initialise a network with other parts."""
-    path, model = Path(config.model.init_from or "."), config.model
-    parts = {
-        "model.conditioning": model.conditioning == "adaln_single",
-        "model.registers": model.registers > 0,
-    }
-    found = ", ".join(name for name, is_set in parts.items() if is_set)
-    if path.suffix == ".safetensors":
-        is_own = "x_embedder.proj.weight" not in read_safetensors_header(path).tensors
-    else:
-        is_own = is_run(path)
-    if model.init_from and found and not is_own:
-        raise ConfigError(f"model.init_from {path}: a published DiT has no {found}: remove them")
 
 
 def check_branch(config: Pretrain) -> None:
