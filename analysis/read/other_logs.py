@@ -8,7 +8,6 @@ from pathlib import Path
 
 from analysis.read.exit_causes import exit_causes, root_cause
 from analysis.read.formats.ai_toolkit import DATABASE, read_database
-from analysis.read.formats.mlflow_store import read_folder
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.formats.text import read_text, what_is_unread
@@ -43,14 +42,12 @@ def named(path: Path) -> Iterator[None]:
 
 def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[RunLog]:
     if start.startswith(DATABASE):
-        return read_database(path, name=name, columns=options.columns)
+        return read_database(path, name=name)
     if start.startswith(WANDB):
         # Imported here, because few folders hold such a file.
         from analysis.read.formats.wandb_file import read_wandb
 
         return read_wandb(path, name=name, columns=options.columns)
-    if path.name == "meta.yaml" and b"\nrun_id:" in start:
-        return read_folder(path, options.columns)
     if looks_like_events(start):
         return read_events(path, name=name)
     if is_binary(start):
