@@ -8,12 +8,13 @@ from pathlib import Path
 
 from analysis.read.exit_causes import exit_causes, root_cause
 from analysis.read.formats.ai_toolkit import DATABASE, read_database
+from analysis.read.formats.mlperf import is_mlperf, read_mlperf
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
-from analysis.read.formats.text import read_text, what_is_unread
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
+from analysis.read.text.read import read_text, what_is_unread
 from configs.errors import Unreadable
 
 PEEK = 1 << 14
@@ -59,7 +60,9 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
                 return logs
         if delimiter := delimiter_of(start, options.columns):
             return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
-    return read_text(path, name=name, own=options.formats)
+    if is_mlperf(path):
+        return read_mlperf(path, name=name)
+    return read_text(path, name=name, pattern=options.pattern)
 
 
 def is_binary(start: bytes) -> bool:

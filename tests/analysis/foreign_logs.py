@@ -103,7 +103,11 @@ def kohya(log: SyntheticLog) -> bytes:
 
 
 def trainer_console(log: SyntheticLog) -> bytes:
-    return "\n".join(str({"loss": str(x), "grad_norm": float("nan")}) for x in log.loss).encode()
+    rows = [
+        {"loss": str(x), "grad_norm": float("nan"), "epoch": round(k / 70, 2)}
+        for k, x in enumerate(log.loss)
+    ]
+    return "\n".join(map(str, rows)).encode()
 
 
 def trainer_dicts(log: SyntheticLog) -> bytes:

@@ -1,5 +1,6 @@
 """Runs in the files of wandb are read in place, on the trainer's own steps."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -161,13 +162,14 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
     name = "\x1b[31m../../x\x07"
     run = wandb_run(tmp_path, [{"loss": 1.0, "iter": 50 * n} for n in range(9)], name=name,
                     config={"kind": "pretrain", "a\x1bb": "\x07", "n": float("nan")})  # fmt: skip
+    shutil.copytree(run, tmp_path / "again")
     for question in (["speed"], ["runs"], ["cells"], ["loss"]):
-        assert main([*question, str(run)]) in (0, 1)
+        assert main([*question, str(tmp_path)]) in (0, 1)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 0
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert set(names) == {"r.csv", "r.html", run.name}
+    assert set(names) == {"again", "r.csv", "r.html", run.name}
 
 
 def test_another_database_is_named_as_such(tmp_path, capsys):
