@@ -19,9 +19,7 @@ from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
-_PLACES = frozenset(
-    ["step", "line", "place", "end", "rank", "group", "record", "of", "epochs", "within"]
-)
+_PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
@@ -54,9 +52,9 @@ def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
 
 def main_group(rows: Rows) -> Rows:
     """Return the training's bar: of those with losses, if any, the one that lasted longest."""
-    if "group" not in rows or (rows["group"] == rows["group"][0]).all():
+    group, passed = rows["of"], np.nan_to_num(rows["bar_s"])
+    if not len(rows) or (group == group[0]).all():
         return rows
-    group, passed = rows["group"], np.nan_to_num(rows["bar_s"])
     trained = np.unique(group[~np.isnan(rows["loss"])])
     groups = trained if len(trained) else np.unique(group)
     best = max(groups[-1000:], key=lambda g: (float(passed[group == g].max()), g))

@@ -51,7 +51,7 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
             found[name] = float(value) if abs(value) < 1e300 else math.inf
         elif isinstance(value, str) and value.strip():
             text = value.strip()
-            printed = number(text.encode("utf-8", "replace"))
+            printed = number(text)
             printed = _time_in_text(column_of(name), text) if math.isnan(printed) else printed
             if not math.isnan(printed):
                 found[name] = printed
@@ -61,8 +61,8 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
 def _time_in_text(column: str, text: str) -> float:
     """Return the seconds of a duration or time stamp in text; NaN for other columns."""
     if column == "elapsed_s":
-        return clock_s(text.encode("utf-8", "replace"))
-    if column == "time" and (stamp := STAMP.match(text.encode("utf-8", "replace"))):
+        return clock_s(text)
+    if column == "time" and (stamp := STAMP.match(text)):
         return float(moments([stamp[0]])[0])
     return math.nan
 
