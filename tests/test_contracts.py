@@ -98,6 +98,12 @@ def test_the_light_installation_has_what_scripts_of_users_need() -> None:
     assert needed - light == {"pandas", "wandb"}, "`export` alone needs these"
 
 
+def test_only_launch_slurm_imports_submitit() -> None:
+    for path in modules(*PARTS):
+        if Path("launch/slurm") not in path.parents:
+            assert not any(is_below(name, "submitit") for name in imported(path)), path
+
+
 def test_only_analysis_stats_takes_quantiles() -> None:
     for path in modules("analysis"):
         if Path("analysis/stats") not in path.parents:

@@ -22,7 +22,7 @@ def _slurm(command, tmp_path: Path) -> None:
         "sbatch",
         f"""[[ $1 == --test-only ]] && exit 0
         n=$(($(cat {tmp_path}/jobs 2>/dev/null || echo 100) + 1)); echo $n >{tmp_path}/jobs
-        cat >{tmp_path}/$n.sbatch; echo $n""",
+        cp "$1" {tmp_path}/$n.sbatch; echo Submitted batch job $n""",
     )
     command("squeue", f'echo "$@" >>{tmp_path}/squeue; cat {tmp_path}/queue 2>/dev/null; exit 0')
     command("sacct", "exit 1")

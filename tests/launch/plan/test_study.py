@@ -71,7 +71,7 @@ def test_a_cell_too_large_for_its_gpu_is_dropped_with_the_reason(
 ) -> None:
     monkeypatch.setattr(forecast, "ask", forecast_by_size)
     command("sinfo", "printf 'gpu*|infinite|1-8\\n'")
-    command("sbatch", "[[ $1 == --test-only ]] || echo 7")
+    command("sbatch", "[[ $1 == --test-only ]] || echo Submitted batch job 7")
     command("squeue", "exit 0")
     file = study(tmp_path, axes={"size": SIZES}, repeats=2)
     assert (

@@ -13,7 +13,7 @@ from tests.launch.conftest import DIGITS
 def _slurm(command) -> None:
     """A cluster with two partitions that accepts every job."""
     command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-2\nlong|infinite|1-8\n'""")
-    command("sbatch", r"""[[ $1 == --test-only ]] && exit 0; echo 4711""")
+    command("sbatch", r"""[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 4711""")
     command("squeue", "exit 0")
     command("sacct", "exit 1")
     command("srun", "exit 0")
@@ -38,7 +38,7 @@ def test_sbatch_gets_the_saved_script_and_none_of_its_variables(
     command(
         "sbatch",
         f"""[[ $1 == --test-only ]] && exit 0
-        cat >{tmp_path}/script; env >{tmp_path}/env; echo 4711""",
+        cp "$1" {tmp_path}/script; env >{tmp_path}/env; echo Submitted batch job 4711""",
     )
     for name in ("SBATCH_PARTITION", "SBATCH_EXPORT", "SLURM_JOB_ID", "SLURM_RESTART_COUNT"):
         monkeypatch.setenv(name, "9")
@@ -89,7 +89,7 @@ def test_a_job_that_only_waits_for_lost_nodes_is_queued(launch, command) -> None
     command("sinfo", r"[[ $* == *%D* ]] && echo 2 || printf 'gpu*|infinite|1-2\n'")
     command(
         "sbatch",
-        """[[ $1 == --test-only ]] || { echo 4711; exit; }
+        """[[ $1 == --test-only ]] || { echo Submitted batch job 4711; exit; }
         echo 'allocation failure: Requested node configuration is not available' >&2; exit 1""",
     )
     code, out, err = launch("submit", DIGITS)

@@ -135,8 +135,8 @@ def test_a_refused_report_is_only_a_remark(study: Path, launch, command) -> None
     command(
         "sbatch",
         """[[ $1 == --test-only ]] && exit 0
-        ! grep -q report.sbatch || { echo no CPU jobs here >&2; exit 1; }
-        echo 7""",
+        ! grep -q report.sbatch "$1" || { echo no CPU jobs here >&2; exit 1; }
+        echo Submitted batch job 7""",
     )
     code, out, err = launch("submit", study)
     assert (code, "report: " in out) == (0, False)

@@ -109,13 +109,13 @@ def test_a_refused_second_job_leaves_the_first_and_can_be_submitted_later(
         "sbatch",
         f"""[[ $1 == --test-only ]] && exit 0
         [[ ! -e {tmp_path}/one ]] || {{ echo full >&2; exit 1; }}
-        touch {tmp_path}/one; echo 7""",
+        touch {tmp_path}/one; echo Submitted batch job 7""",
     )
     assert launch("submit", study)[0] == 1
     (path,) = site.glob("gpus-*")
     folder = StudyFolder(path)
     (tmp_path / "queue").write_text("7|PENDING||||None\n")
-    command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo 8")
+    command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 8")
     code, out, _ = launch("submit", folder.path)
     assert (code, out.splitlines()[1]) == (0, "jobs: 8 (7 runs)")
 
