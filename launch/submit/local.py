@@ -48,7 +48,7 @@ def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) ->
     for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
         left = [name for name, (saved, last) in spans.items() if saved < end <= last]
         pair, is_second = divmod(end // turn - 1, 2)
-        random.Random(f"{settings.order_seed} {pair}").shuffle(left)
+        random.Random(f"0 {pair}").shuffle(left)
         lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
     return lines
 
