@@ -7,7 +7,7 @@ from pathlib import Path
 from configs.checks.aitoolkit import arch_of, check_aitoolkit
 from configs.checks.captions import fill_trigger
 from configs.checks.dataset import check_dataset
-from configs.checks.flux import check_flux, check_targets
+from configs.checks.flux import check_flux
 from configs.checks.lora import check_fits, matrices
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
@@ -51,9 +51,8 @@ def check_paths(config: Run) -> None:
         _check_finetune(config)
     elif isinstance(config, Infer):
         images = infer_spec(config)
-        check_flux(images.folder, variant=images.variant)
-        if images.lora:
-            check_fits(images.lora, images.folder)
+        check_flux(images.model)
+        check_fits(images.lora, images.model)
 
 
 def _problem(path: Path, word: str) -> str:
@@ -81,8 +80,7 @@ def check_model(config: Finetune) -> None:
     """Raise `ConfigError` for a model or an assistant LoRA, if it is here, that cannot be used."""
     folder, assistant = Path(str(config.flux.folder)), Path(config.flux.assistant_lora or "")
     if folder.exists() and not arch_of(config):
-        check_flux(folder, variant=config.flux.variant)
-        check_targets(folder, config.lora)
+        check_flux(folder)
         if assistant.is_file():
             check_fits(assistant, folder)
     elif assistant.is_file():

@@ -22,12 +22,10 @@ def images(flux: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(
-    flux: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> RunFolder:
+def run(flux: Path, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
-    keys = [*paths(flux), f"data.folder={images}", f"engine={engine}"]
+    keys = [*paths(flux), f"data.folder={images}", "engine=embedded"]
     attempt = open_attempt(TINY, keys, kind="finetune")
     assert attempt is not None
     run = RunFolder(attempt.parent.parent)
@@ -52,7 +50,6 @@ def add(images: Path) -> None:
         shutil.copyfile((images / "00").with_suffix(suffix), (images / "02b").with_suffix(suffix))
 
 
-@pytest.mark.parametrize("engine", ["embedded", "aitoolkit"])
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -77,7 +74,6 @@ def test_a_resume_over_changed_data_is_refused_with_the_image(
     assert run.attempts() == [1]
 
 
-@pytest.mark.parametrize("engine", ["embedded"])
 def test_data_may_be_touched_at_any_time_and_changed_before_the_first_checkpoint(
     run: RunFolder, images: Path
 ) -> None:
