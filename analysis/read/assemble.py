@@ -93,6 +93,14 @@ def assemble(
         mine = [cause for cause in causes if part["place"][-1] < cause.place < until]
         run_name = f"{name}#{number}" if len(parts) > 1 else name
         logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
+    told = [*placed.remarks]
+    if is_text and placed.axis != "step":
+        what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
+        told.append(f"the axis counts {what}")
+    logs = [
+        replace(log, remarks=(*(f"{log.name}: {remark}" for remark in told), *log.remarks))
+        for log in logs
+    ]
     if len(logs) > 1:
         remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
         if len(logs) > 2 and len({int(log.step[-1]) for log in logs}) == 1 and "epoch" not in rows:
@@ -149,8 +157,6 @@ def _log(
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:
             merged = merged.replace(images=merged["step"] * float(batch))
-    if placed.axis == "step" and (batch := _only(_each(merged))):
-        facts.setdefault("global_batch_size", batch)
     log = make_log(merged, of, path=path, name=name, kind=kind)
     if not len(log) or not log.values:
         return []
@@ -183,13 +189,6 @@ def _only(batch: Floats) -> int | None:
     found = np.unique(batch[np.isfinite(batch)])
     is_whole = len(found) == 1 and found[0] > 0 and found[0] == np.floor(found[0])
     return int(found[0]) if is_whole else None
-
-
-def _each(rows: Rows) -> Floats:
-    """Return the images between rows over the steps between them."""
-    known = np.flatnonzero(np.isfinite(rows["images"]))
-    steps, images = np.diff(rows["step"][known]), np.diff(rows["images"][known])
-    return images[steps > 0] / steps[steps > 0]
 
 
 def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:

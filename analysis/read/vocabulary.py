@@ -23,7 +23,6 @@ ALIASES = {
     "epoch": (
         "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
     ),
-    "episode": ("episode", "episodes", "episodes so far", "num episodes"),
     "loss": (
         "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
         "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",

@@ -88,18 +88,12 @@ def read_mlperf(path: Path, *, name: str) -> list[RunLog]:
     nodes, each = facts.get("number_of_nodes"), facts.get("accelerators_per_node")
     if isinstance(nodes, int) and isinstance(each, int):
         facts.setdefault("number_of_ranks", nodes * each)
+    placed = replace(placed, remarks=[*remarks, *placed.remarks])
     logs = assemble(placed, path=path, name=name, kind="MLPerf")
-    remarks = [*remarks, *placed.remarks]
-    if placed.axis != "step":
-        what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
-        remarks.append(f"the axis counts {what}")
     if len(logs) == 1:
         events = (*events_of(rows), *logs[0].events)
         logs = [replace(logs[0], facts=facts, events=events, evaluations=placed.evaluations)]
-    told = tuple(f"{name}: {remark}" for remark in remarks)
-    return [
-        replace(log, lines_read=(len(lines), count), remarks=(*told, *log.remarks)) for log in logs
-    ]
+    return [replace(log, lines_read=(len(lines), count)) for log in logs]
 
 
 def _entry(text: str) -> dict[str, Any]:

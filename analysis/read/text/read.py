@@ -32,17 +32,13 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     text = read_kinds(pieces(path))
     judged = judge_all(text)
     for one in judged[:TRIED]:
-        kinds = {side.kind for side in one.candidate.sides} | {one.candidate.kind}
-        logs = _logs(
-            one.placed,
-            (sum(kind.count for kind in kinds), text.lines),
-            path=path,
-            name=name,
-            kind=one.candidate.name,
-            remarks=_disagreement(judged) if one is judged[0] else [],
-        )
+        told = _disagreement(judged) if one is judged[0] else []
+        placed = replace(one.placed, remarks=[*told, *one.placed.remarks])
+        logs = assemble(placed, path=path, name=name, kind=one.candidate.name)
         if logs:
-            return logs
+            kinds = {side.kind for side in one.candidate.sides} | {one.candidate.kind}
+            counts = (sum(kind.count for kind in kinds), text.lines)
+            return [replace(log, lines_read=counts) for log in logs]
     return []
 
 
@@ -52,33 +48,10 @@ def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
     if found is None:
         return []
     rows, axis, remark = found
-    remarks = [f"the pattern reads {len(rows):,} of {lines:,} lines"] + ([remark] if remark else [])
-    placed = Placed(rows=rows, axis=axis)
-    return _logs(placed, (len(rows), lines), path=path, name=name, kind="pattern", remarks=remarks)
-
-
-def _logs(
-    placed: Placed,
-    lines_read: tuple[int, int],
-    *,
-    path: Path,
-    name: str,
-    kind: str,
-    remarks: Sequence[str],
-) -> list[RunLog]:
-    logs = assemble(placed, path=path, name=name, kind=kind)
-    told = [*remarks, *placed.remarks]
-    if placed.axis != "step":
-        what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
-        told.append(f"the axis counts {what}")
-    return [
-        replace(
-            log,
-            lines_read=lines_read,
-            remarks=(*(f"{log.name}: {remark}" for remark in told), *log.remarks),
-        )
-        for log in logs
-    ]
+    told = [f"the pattern reads {len(rows):,} of {lines:,} lines", *([remark] if remark else [])]
+    placed = Placed(rows=rows, axis=axis, remarks=told)
+    logs = assemble(placed, path=path, name=name, kind="pattern")
+    return [replace(log, lines_read=(len(rows), lines)) for log in logs]
 
 
 def judge_all(text: Text) -> list[Judged]:

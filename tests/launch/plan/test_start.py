@@ -21,7 +21,8 @@ def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
     command("sinfo", r"printf 'gpu*|2-00:00:00|1-8\n'")
     command(
         "sbatch",
-        "echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2; echo Submitted batch job 7",
+        "echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2"
+        "; echo Submitted batch job 7",
     )
     command("squeue", "exit 0")
     command("srun", "exit 0")
