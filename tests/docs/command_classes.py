@@ -73,7 +73,7 @@ ON_A_CLUSTER = {
         "tests/slurm/test_other_kinds.py::test_values_on_the_command_line_make_a_study"
     ),
     r"python -m launch (?:rerun .+|status\|cancel\|rerun FOLDER)": (
-        "tests/slurm/test_studies.py::test_a_crash_rules_nothing_out_and_is_submitted_again"
+        "tests/slurm/test_studies.py::test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code"
     ),
     r"python -m launch submit my\.sbatch(?: -- .+)?": (
         "tests/slurm/test_own_script.py::"
