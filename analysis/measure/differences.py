@@ -97,8 +97,8 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return {}
-    # What a key did that there is no more is known of terms of a loss alone.
-    known = {name: CLOCK | {"loss"} for name, key in REMOVED_KEYS.items() if key.tag == "term"}
+    # A key that there is no more may have changed both.
+    known = dict.fromkeys(REMOVED_KEYS, CLOCK | {"loss"})
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
