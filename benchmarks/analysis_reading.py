@@ -13,7 +13,7 @@ from pathlib import Path
 from analysis.measure.overview import run_row
 from analysis.read.find import read_all
 from analysis.read.formats.tensorboard import read_events
-from analysis.read.formats.text import read_text
+from analysis.read.text.read import read_text
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 

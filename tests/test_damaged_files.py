@@ -55,10 +55,10 @@ def _sparse(path: Path) -> None:
 
 
 def _view(path: Path) -> None:
-    """Write a database with a view that has no end, as ai-toolkit and MLflow name their tables."""
+    """Write a database with a view that has no end, as ai-toolkit names its tables."""
     rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS step FROM n"
     with sqlite3.connect(path) as file:
-        for name in ("steps", "metrics", "runs", "params", "tags"):
+        for name in ("steps", "metrics"):
             file.execute(f"CREATE VIEW {name} AS {rows}")
     file.close()
 
@@ -188,7 +188,7 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
         (launch, ["why", str(study)]),
         (launch, ["cancel", run]),
         (launch, ["cancel", str(study)]),
-        (launch, ["plan", str(logs / "study.yaml"), "--script", "--no-forecast"]),
+        (launch, ["plan", str(logs / "study.yaml"), "--script", "--force"]),
         (launch, ["plan", run, "--script"]),
     ]
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from analysis.stats.intervals import Floats
 from analysis.stats.noise_scale import GramSums
-from configs.noise_scale import noise_of
 from runs.records import Record
 
 PARTS = ("products", "pairs", "squares", "counts")
@@ -106,7 +105,8 @@ def gram_sums_from_norms(
     A sample stands for `weight` [n] steps, by default one.
     """
     weight = np.ones(len(small)) if weight is None else weight
-    g2 = noise_of(small, big, count=count, batch=batch).g2
+    # The unbiased estimate of |G|^2 (McCandlish et al. 2018, A.1).
+    g2 = (count * big - small) / (count - 1)
     return GramSums.of(
         products=g2 * weight, pairs=weight, squares=small * weight, counts=weight, batch=batch
     )

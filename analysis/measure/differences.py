@@ -14,11 +14,8 @@ DERIVED_FACTS = {
     "dtypes": ("train.precision", "engine"),
     "dtypes.gather": ("layout",),
     "engine": ("engine",),
-    "unlike_native": ("engine",),
     "versions": ("engine",),
 }
-# Facts that tell what the engine did; the others of `engine` are merely recorded by one alone.
-OF_ENGINE = ("engine", "unlike_native")
 CLOCK = frozenset(["clock"])
 
 
@@ -58,7 +55,7 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             a=old,
             b=new,
             source="machine",
-            affects=CLOCK | {"loss"} if name.startswith("unlike_native") else CLOCK,
+            affects=CLOCK | {"loss"} if name == "engine" else CLOCK,
         )
         for name, old, new in _unlike(machine(a.facts), machine(b.facts))
     ]
@@ -84,7 +81,7 @@ def independent(found: list[Difference]) -> list[Difference]:
         item
         for item in found
         if item.source == "config"
-        or not follows(item.name, configured if item.name.startswith(OF_ENGINE) else names)
+        or not follows(item.name, configured if item.name == "engine" else names)
     ]
 
 

@@ -19,9 +19,7 @@ from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
-_PLACES = frozenset(
-    ["step", "line", "place", "end", "rank", "group", "record", "of", "epochs", "within"]
-)
+_PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
@@ -54,9 +52,9 @@ def one_rank(rows: Rows) -> tuple[Rows, list[str]]:
 
 def main_group(rows: Rows) -> Rows:
     """Return the training's bar: of those with losses, if any, the one that lasted longest."""
-    if "group" not in rows or (rows["group"] == rows["group"][0]).all():
+    group, passed = rows["of"], np.nan_to_num(rows["bar_s"])
+    if not len(rows) or (group == group[0]).all():
         return rows
-    group, passed = rows["group"], np.nan_to_num(rows["bar_s"])
     trained = np.unique(group[~np.isnan(rows["loss"])])
     groups = trained if len(trained) else np.unique(group)
     best = max(groups[-1000:], key=lambda g: (float(passed[group == g].max()), g))
@@ -95,6 +93,14 @@ def assemble(
         mine = [cause for cause in causes if part["place"][-1] < cause.place < until]
         run_name = f"{name}#{number}" if len(parts) > 1 else name
         logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
+    told = [*placed.remarks]
+    if is_text and placed.axis != "step":
+        what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
+        told.append(f"the axis counts {what}")
+    logs = [
+        replace(log, remarks=(*(f"{log.name}: {remark}" for remark in told), *log.remarks))
+        for log in logs
+    ]
     if len(logs) > 1:
         remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
         if len(logs) > 2 and len({int(log.step[-1]) for log in logs}) == 1 and "epoch" not in rows:
@@ -151,8 +157,6 @@ def _log(
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:
             merged = merged.replace(images=merged["step"] * float(batch))
-    if placed.axis == "step" and (batch := _only(_each(merged))):
-        facts.setdefault("global_batch_size", batch)
     log = make_log(merged, of, path=path, name=name, kind=kind)
     if not len(log) or not log.values:
         return []
@@ -185,13 +189,6 @@ def _only(batch: Floats) -> int | None:
     found = np.unique(batch[np.isfinite(batch)])
     is_whole = len(found) == 1 and found[0] > 0 and found[0] == np.floor(found[0])
     return int(found[0]) if is_whole else None
-
-
-def _each(rows: Rows) -> Floats:
-    """Return the images between rows over the steps between them."""
-    known = np.flatnonzero(np.isfinite(rows["images"]))
-    steps, images = np.diff(rows["step"][known]), np.diff(rows["images"][known])
-    return images[steps > 0] / steps[steps > 0]
 
 
 def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:

@@ -54,7 +54,7 @@ class Rows:
         columns = {}
         for name, values in self.columns.items():
             at = np.flatnonzero(~np.isnan(values))
-            if name in ("line", "place", "end", "time"):
+            if name in ("line", "place", "time"):
                 at = at[np.argsort(has_loss[at], kind="stable")]
             columns[name] = spread(number[at], values[at], count)
         return Rows(columns)

@@ -1,4 +1,4 @@
-"""One rule for steps that are counted anew in every epoch, in every kind of log."""
+"""Place rows on an axis: steps, which go on through the epochs, else images, else epochs."""
 
 import numpy as np
 
@@ -12,6 +12,30 @@ ENDED = 0.98
 MOST_EPOCHS = 1e9
 
 
+def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, str | None] | None:
+    """Return rows with a `step`, what it counts, and a remark; None if they have no axis.
+
+    `step_axis` is what a `step` counts that the rows have.
+    """
+    for column, axis in (("step", step_axis), ("images", "sample"), ("epoch", "epoch")):
+        if column not in rows:
+            continue
+        rows = rows.take((rows[column] >= 0) & (rows[column] < LARGEST_STEP))
+        if axis == "epoch":
+            if (np.mod(rows["epoch"], 1) > 0).sum() > len(rows) / 2:
+                # Shares of epochs: each row is a count of its own.
+                return rows.replace(step=np.arange(1.0, len(rows) + 1)), "unit", None
+            return rows.replace(step=np.ceil(rows["epoch"])), "epoch", None
+        rows = rows.replace(step=np.ceil(rows[column]))
+        if axis == "sample":
+            rows = rows.replace(images=rows[column])
+        if "epoch" in rows or "bar_s" in rows:
+            rows, remark = through_epochs(rows)
+            return rows, axis, remark
+        return rows, axis, None
+    return None
+
+
 def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     """Return rows whose steps go on through the epochs, and a remark if a length is not certain.
 
@@ -22,8 +46,6 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     rows = _through_bars(rows)
     step, epoch, of = rows["step"], rows["epoch"], rows["of"]
     epoch = np.where(epoch < MOST_EPOCHS, epoch, np.nan)
-    if "group" in rows:
-        of = rows["group"]
     known = np.flatnonzero(~np.isnan(epoch))
     if len(known) < 2 or not _is_within(step[known], epoch[known], of[known]):
         return rows, None
@@ -119,7 +141,7 @@ def _through_bars(rows: Rows) -> Rows:
     if "bar_s" not in rows:
         return rows
     step, epoch, bar_s = rows["step"], rows["epoch"], rows["bar_s"]
-    total = rows["group"] if "group" in rows else rows["of"]
+    total = rows["of"]
     before, passed, bars = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
     again = (np.diff(step) < 0) | ((np.diff(step) == 0) & (np.diff(bar_s) <= 0))
     again |= np.diff(epoch) > 0

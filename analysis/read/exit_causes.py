@@ -14,15 +14,15 @@ from runs.state.reasons import names_a_cause
 # Literal parts of the lines to look at: finding these is fast; the patterns of reasons.yaml read
 # 3 MB/s.
 _TOKENS = (
-    b"CANCELLED AT",
-    b"oom_kill", b"oom-kill", b"OOM Killed", b"Out Of Memory", b"xceeded job memory limit",
-    b"OutOfMemoryError", b"CUDA out of memory", b"CUDA error",
-    b"_STATUS_ALLOC_FAILED", b"Triton Error", b") is killed by signal",
-    b"Watchdog caught collective", b"NCCL error",
-    b"No space left on device", b"Disk quota exceeded",
-    b"Root Cause (first observed", b"ERROR:torch.distributed.elastic", b"Exited with exit code ",
-    b"Traceback (most recent call last)",
-    b"Training completed",
+    "CANCELLED AT",
+    "oom_kill", "oom-kill", "OOM Killed", "Out Of Memory", "xceeded job memory limit",
+    "OutOfMemoryError", "CUDA out of memory", "CUDA error",
+    "_STATUS_ALLOC_FAILED", "Triton Error", ") is killed by signal",
+    "Watchdog caught collective", "NCCL error",
+    "No space left on device", "Disk quota exceeded",
+    "Root Cause (first observed", "ERROR:torch.distributed.elastic", "Exited with exit code ",
+    "Traceback (most recent call last)",
+    "Training completed",
 )  # fmt: skip
 
 
@@ -46,8 +46,8 @@ def exit_causes(path: Path, *, after: int = 0) -> list[ExitCause]:
                 continue
             for match in re.compile(re.escape(token)).finditer(piece.text, start):
                 line = int(piece.lines_at(np.array([match.start()]))[0])
-                rest = piece.text[match.start() : match.start() + 300].partition(b"\n")[0]
-                event, reason = end_in_line(rest.decode(errors="replace"))
+                rest = piece.text[match.start() : match.start() + 300].partition("\n")[0]
+                event, reason = end_in_line(rest)
                 place = piece.offset + match.start()
                 cause = ExitCause(event=event, reason=reason, line=line, place=place)
                 found.setdefault(line, cause)

@@ -2,12 +2,11 @@
 
 import os
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.read.formats.ai_toolkit import is_sample, read_samples
 from analysis.read.other_logs import read_file, what_is
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
@@ -22,7 +21,7 @@ from runs.study_folder import StudyFolder, is_study_folder
 # Files that should hold a run; a folder's other files are skipped without a remark.
 LOG_SUFFIXES = frozenset(["", ".log", ".txt", ".out", ".err", ".csv", ".tsv", ".jsonl", ".wandb"])
 SKIPPED = frozenset([".git", ".code", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"])
-_OF_TRACKER = re.compile(r"/run-[^/]+\.wandb$|/[0-9a-f]{32}/meta\.yaml$")
+_OF_WANDB = re.compile(r"run-[^/]+\.wandb")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +88,8 @@ def read_others(place: PathContents) -> ReadLogs:
     if not place.has_others:
         return ReadLogs()
     logs: list[RunLog] = []
-    unread, empty, samples = [], [], defaultdict(list)
+    unread, empty = [], []
     for path, name in _files(place.path):
-        if is_sample(path) and path != place.path:
-            samples[path.parent].append(path)
-            continue
         try:
             found = read_file(path, name=name)
         except Unreadable as error:
@@ -102,8 +98,6 @@ def read_others(place: PathContents) -> ReadLogs:
         logs += found
         if not found and path.suffix in LOG_SUFFIXES:
             empty.append(path)
-    for parent, paths in samples.items():
-        logs += read_samples(paths, folder=parent, name=_name(parent, place.path))
     if not (logs or unread or place.ours):
         what = "a folder without a log" if place.path.is_dir() else what_is(place.path)
         raise Unreadable(f"{place.path}: no run in it: {what}")
@@ -119,19 +113,16 @@ def read_others(place: PathContents) -> ReadLogs:
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
     """Yield a file, or those under a folder in the order of their names, but no links; and names.
 
-    Run folders are left out, the table beside a report, and what wandb and MLflow keep beside the
-    metrics of a run.
+    Run folders are left out, the table beside a report, and what wandb keeps beside its records.
     """
     if not path.is_dir():
         yield path, path.name
     own = {run.path.resolve() for run in _our_runs(path)}
     for here, folders, files in os.walk(path):
-        skipped = SKIPPED | ({"artifacts"} if "mlruns" in Path(here).parts else set())
-        kept = (name for name in folders if name not in skipped)
+        kept = (name for name in folders if name not in SKIPPED)
         folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in own)
-        top = os.path.abspath(here)
-        if of_tracker := [name for name in files if _OF_TRACKER.search(f"{top}/{name}")]:
-            folders[:], files = [], of_tracker
+        if of_wandb := [name for name in files if _OF_WANDB.fullmatch(name)]:
+            folders[:], files = [], of_wandb
         for file in (Path(here) / name for name in sorted(files)):
             if file.is_file() and not file.is_symlink() and not _is_of_report(file):
                 yield file, _name(file, path)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from analysis.read.run_log import RunLog
-from analysis.read.text.patterns import Format
+from analysis.read.text.pattern import compiled
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml
@@ -42,13 +42,6 @@ class ReadOptions:
     columns: Mapping[str, str] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
     short_names: bool = False
-
-    @property
-    def formats(self) -> tuple[Format, ...]:
-        """The user's own text format, if there is one."""
-        if self.pattern is None:
-            return ()
-        return (Format(name="pattern", tokens=(b"",), pattern=_compiled(self.pattern)),)
 
     def with_facts(self, log: RunLog) -> RunLog:
         """Return a log with the facts that were set, and with images if the batch is known."""
@@ -83,7 +76,7 @@ def options_of_command() -> ReadOptions:
 def parse_options(*, pattern: str | None, columns: str | None, facts: list[str]) -> ReadOptions:
     """Return the options of a command line; raise `Unreadable` for an invalid one."""
     if pattern is not None:
-        _compiled(pattern)
+        compiled(pattern)
     pairs = [_pair(text, "--columns") for text in columns.split(",")] if columns else []
     known = _known(dict(_pair(text, "--set") for text in facts), "--set")
     return ReadOptions(pattern=pattern, columns=dict(pairs), facts=known)
@@ -116,16 +109,6 @@ def _globs(path: Path) -> dict[str, dict[str, Any]]:
         ):
             raise Unreadable(f"{path}: {glob!r}: expected pattern, columns, set")
     return dict(tree)
-
-
-def _compiled(pattern: str) -> re.Pattern[bytes]:
-    try:
-        compiled = re.compile(pattern.encode(), re.MULTILINE)
-    except re.error as error:
-        raise Unreadable(f"--pattern {pattern!r}: {error}") from None
-    if not {"step", "epoch"} & compiled.groupindex.keys():
-        raise Unreadable(f"--pattern {pattern!r}: needs a group (?P<step>...) or (?P<epoch>...)")
-    return compiled
 
 
 def _pair(text: str, option: str) -> tuple[str, str]:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from analysis.read.exit_causes import exit_causes, root_cause
 from analysis.read.formats.ai_toolkit import DATABASE, read_database
-from analysis.read.formats.mlflow_store import read_folder
+from analysis.read.formats.mlperf import is_mlperf, read_mlperf
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
-from analysis.read.formats.text import read_text, what_is_unread
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
+from analysis.read.text.read import read_text, what_is_unread
 from configs.errors import Unreadable
 
 PEEK = 1 << 14
@@ -43,14 +43,12 @@ def named(path: Path) -> Iterator[None]:
 
 def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[RunLog]:
     if start.startswith(DATABASE):
-        return read_database(path, name=name, columns=options.columns)
+        return read_database(path, name=name)
     if start.startswith(WANDB):
         # Imported here, because few folders hold such a file.
         from analysis.read.formats.wandb_file import read_wandb
 
         return read_wandb(path, name=name, columns=options.columns)
-    if path.name == "meta.yaml" and b"\nrun_id:" in start:
-        return read_folder(path, options.columns)
     if looks_like_events(start):
         return read_events(path, name=name)
     if is_binary(start):
@@ -62,7 +60,9 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
                 return logs
         if delimiter := delimiter_of(start, options.columns):
             return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
-    return read_text(path, name=name, own=options.formats)
+    if is_mlperf(path):
+        return read_mlperf(path, name=name)
+    return read_text(path, name=name, pattern=options.pattern)
 
 
 def is_binary(start: bytes) -> bool:

@@ -23,7 +23,6 @@ ALIASES = {
     "epoch": (
         "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
     ),
-    "episode": ("episode", "episodes", "episodes so far", "num episodes"),
     "loss": (
         "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
         "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",
@@ -182,6 +181,8 @@ def meaning(name: str, unit: str) -> tuple[str, float]:
         return "duration_s", seconds
     if column in ("time", "elapsed_s"):
         return ("duration_s" if column == "time" else "elapsed_s"), seconds
+    if key == "kimg":
+        return "images", 1e3
     if column:
         return column, 1.0
     if unit and unit in _DURATIONS and not _NO_CLOCK.search(key) and not key:

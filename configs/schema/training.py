@@ -20,22 +20,12 @@ class LearningRate(KeyGroup):
         "linear", "shape of the decay: linear; sqrt: 1 - sqrt(its part done); cosine", "loss"
     )
     decay_to: float = key(0.0, "final learning rate, as a share of lr", "loss", ge=0, le=1)
-    restarts: int = key(0, "times that the decay begins again, at equal distances", "loss", ge=0)
-
-    @model_validator(mode="after")
-    def _restarts_are_of_a_decay(self) -> "LearningRate":
-        if self.restarts and not self.decay:
-            raise ValueError("optimizer.restarts begins a decay again: set optimizer.decay, too")
-        return self
 
     def rate(self, *, step: int, steps: int) -> float:
         """Return the learning rate of `step` (from 1) of `steps`."""
         warm = min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
         falling = self.decay * steps
         left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
-        if self.restarts:  # Loshchilov & Hutter 2017 (arXiv 1608.03983), with periods of one length
-            periods = round(left * (self.restarts + 1), 9)
-            left = periods - math.ceil(periods) + 1
         if self.decay_shape == "sqrt":  # Hägele et al. 2024 (arXiv 2405.18392)
             left = 1 - math.sqrt(1 - left)
         elif self.decay_shape == "cosine":

@@ -103,7 +103,11 @@ def kohya(log: SyntheticLog) -> bytes:
 
 
 def trainer_console(log: SyntheticLog) -> bytes:
-    return "\n".join(str({"loss": str(x), "grad_norm": float("nan")}) for x in log.loss).encode()
+    rows = [
+        {"loss": str(x), "grad_norm": float("nan"), "epoch": round(k / 70, 2)}
+        for k, x in enumerate(log.loss)
+    ]
+    return "\n".join(map(str, rows)).encode()
 
 
 def trainer_dicts(log: SyntheticLog) -> bytes:
@@ -284,41 +288,6 @@ def wandb(log: SyntheticLog) -> bytes:
         for n, (s, t, x) in enumerate(zip(log.step.tolist(), log.seconds, log.loss, strict=True))
     ]
     return framed(wandb_records(rows))
-
-
-def mlflow_database(runs: list[tuple[str, str, SyntheticLog]], path: Path) -> None:
-    """Write (name, learning rate, log) of runs with the columns of MLflow's that are read."""
-    with sqlite3.connect(path) as file:
-        file.execute("CREATE TABLE runs (run_uuid, name, lifecycle_stage, start_time)")
-        file.execute("CREATE TABLE metrics (run_uuid, key, value, timestamp, step, is_nan)")
-        for table in ("params", "tags"):
-            file.execute(f"CREATE TABLE {table} (run_uuid, key, value)")
-        for number, (name, rate, log) in enumerate(runs):
-            uuid = f"{number:032x}"[::-1]
-            file.execute("INSERT INTO runs VALUES (?, ?, 'active', ?)", (uuid, name, number))
-            file.execute("INSERT INTO params VALUES (?, 'lr', ?)", (uuid, rate))
-            file.execute("INSERT INTO tags VALUES (?, 'mlflow.user', 'me')", (uuid,))
-            for s, t, x in zip(log.step.tolist(), log.seconds, log.loss, strict=True):
-                row = (uuid, "loss", x, int(1e3 * (START + t)), s)
-                file.execute("INSERT INTO metrics VALUES (?, ?, ?, ?, ?, 0)", row)
-    file.close()
-
-
-def mlflow_folder(log: SyntheticLog, folder: Path, *, run_id: str = "0123456789abcdef" * 2) -> Path:
-    """Write a run as MLflow's store of files does, and return its folder."""
-    run = folder / "mlruns" / "1" / run_id
-    for kind in ("metrics", "params", "tags", "artifacts"):
-        (run / kind).mkdir(parents=True)
-    meta = f"artifact_uri: x\nlifecycle_stage: active\nrun_id: {run.name}\nrun_name: eager\n"
-    (run / "meta.yaml").write_text(meta)
-    (run / "params" / "lr").write_text("0.1")
-    (run / "artifacts" / "train.csv").write_text("step,loss\n1,9\n2,9\n")
-    for key, values in (("loss", log.loss), ("epoch", log.step / 1000)):
-        (run / "metrics" / key).write_text("".join(
-            f"{int(1e3 * (START + t))} {x} {s}\n"
-            for s, t, x in zip(log.step.tolist(), log.seconds, values, strict=True)
-        ))  # fmt: skip
-    return run
 
 
 def database(log: SyntheticLog, path: Path) -> None:

@@ -20,8 +20,6 @@ from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_noise import planted as plant_noise
 from tests.analysis.foreign_logs import (
-    mlflow_database,
-    mlflow_folder,
     synthetic_log,
     titan,
     wandb,
@@ -189,9 +187,6 @@ def plant_files(folder: Path) -> None:
         run = folder / "wandb" / f"offline-run-{name}"
         run.mkdir(parents=True)
         (run / f"run-{name[-8:]}.wandb").write_bytes(wandb(synthetic_log(seed=seed)))
-        mlflow_folder(synthetic_log(seed=seed), folder, run_id=f"{seed}" * 32)
-    both = [(name, "0.1", synthetic_log(seed=seed)) for seed, name in enumerate(["a", "b"])]
-    mlflow_database(both, folder / "mlflow.db")
     (folder / "my.sbatch").write_text(SCRIPT)
     (folder / "matrix.xml").write_text(MATRIX)
     for place, size in (("subject", 512), ("imagenet/train/cat", 64)):

@@ -11,25 +11,30 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from analysis.read.assemble import Placed
-from analysis.read.columns import LARGEST_STEP, Rows
+from analysis.read.assemble import Placed, assemble, one_rank
+from analysis.read.columns import LARGEST_STEP, Cells, Rows
 from analysis.read.formats.structured import as_numbers
-from analysis.read.text.patterns import Format
-from analysis.read.text.pieces import pieces
+from analysis.read.run_log import RunLog
+from analysis.read.text.pieces import open_bytes, pieces
 from analysis.stats.intervals import Floats
 
 # Keys that say what a run was, not how it went.
 FACTS = (
-    b"global_batch_size|seed|submission_org|submission_benchmark|submission_platform|"
-    b"number_of_ranks|number_of_nodes|accelerators_per_node|gradient_accumulation_steps"
+    "global_batch_size|seed|submission_org|submission_benchmark|submission_platform|"
+    "number_of_ranks|number_of_nodes|accelerators_per_node|gradient_accumulation_steps"
 )
-_FACT = re.compile(rb':::MLL(?:OG)?[ \t]+(\{[^\n]*"key"[ \t]*:[ \t]*"(?:%s)"[^\n]*\})' % FACTS)
-_SYSTEM = re.compile(rb'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
+_FACT = re.compile(FACTS)
+_ENTRY = re.compile(
+    r"(?:^|\n)(?:(?: {0,5}|\[(?i:rank) ?)(?P<rank>\d{1,6})[]:])?[^\n]*?"
+    r":::MLL(?:OG)?[ \t]+(?P<json>\{[^\n]*\})"
+)
+_SYSTEM = re.compile(r'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
 _JSON = json.JSONDecoder()
 _AXES = {
     "step": "axis_step",
@@ -41,29 +46,67 @@ _AXES = {
 MARGIN = 1.5
 # An `epoch_num` beyond this counts samples (BERT) or tokens (GPT-3).
 MOST_EPOCHS = 10_000
+# The part of a file that is looked at for an entry.
+PEEK = 1 << 20
 
 _KIND = re.compile(
     r"(?P<begin>eval_start)|(?P<end>eval_stop)|(?P<evaluation>\w*(?:eval|valid|accuracy)\w*)|"
     r"(?P<other>(?:block|epoch|init|run|submission|opt|cache|power)_\w*|train_samples|"
-    + FACTS.decode()
+    + FACTS
     + r")|(?P<training>.*)"
 )
 
 
-def _entry(text: bytes) -> dict[str, Any]:
+def is_mlperf(path: Path) -> bool:
+    """Whether a file begins as a log with entries."""
+    with open_bytes(path) as file:
+        return b":::MLL" in file.read(PEEK)
+
+
+def read_mlperf(path: Path, *, name: str) -> list[RunLog]:
+    """Return the run in a log, on the axis of its training entries."""
+    cells, lines, places, count = Cells(), list[int](), list[int](), 0
+    facts: dict[str, Any] = {}
+    for piece in pieces(path):
+        count += len(piece.newlines)
+        for node, number in _SYSTEM.findall(piece.text):
+            facts.setdefault(node, int(number))
+        for match in _ENTRY.finditer(piece.text):
+            entry = _entry(match["json"])
+            if not entry:
+                continue
+            if _FACT.fullmatch(entry["key"]) and isinstance(entry.get("value"), int | float | str):
+                facts.setdefault(entry["key"], entry["value"])
+            rank = {"rank": float(match["rank"])} if match["rank"] else {}
+            cells.add(len(lines), numbers_of(entry) | rank)
+            lines.append(int(piece.lines_at(np.array([match.start("json")]))[0]))
+            places.append(piece.offset + match.start("json"))
+    columns = cells.columns(len(lines))
+    columns |= {"line": np.array(lines, dtype=float), "place": np.array(places, dtype=float)}
+    rows, remarks = one_rank(Rows(columns))
+    placed = on_one_axis(rows)
+    nodes, each = facts.get("number_of_nodes"), facts.get("accelerators_per_node")
+    if isinstance(nodes, int) and isinstance(each, int):
+        facts.setdefault("number_of_ranks", nodes * each)
+    placed = replace(placed, remarks=[*remarks, *placed.remarks])
+    logs = assemble(placed, path=path, name=name, kind="MLPerf")
+    if len(logs) == 1:
+        events = (*events_of(rows), *logs[0].events)
+        logs = [replace(logs[0], facts=facts, events=events, evaluations=placed.evaluations)]
+    return [replace(log, lines_read=(len(lines), count)) for log in logs]
+
+
+def _entry(text: str) -> dict[str, Any]:
     """Return a JSON object with a key, or an empty one."""
     try:
-        entry, _ = _JSON.raw_decode(text.decode("latin-1"))
+        entry, _ = _JSON.raw_decode(text)
     except (ValueError, RecursionError):
         return {}
     return entry if isinstance(entry.get("key"), str) else {}
 
 
-def numbers_of(text: bytes) -> dict[str, float]:
+def numbers_of(entry: Mapping[str, Any]) -> dict[str, float]:
     """Return the numbers of one entry by name, its time, its axes and its kind."""
-    entry = _entry(text)
-    if not entry:
-        return {}
     key, value, metadata = entry["key"], entry.get("value"), entry.get("metadata")
     kind = _KIND.fullmatch(key)
     found = {f"is_{kind.lastgroup}": 1.0} if kind else {}
@@ -82,16 +125,6 @@ def numbers_of(text: bytes) -> dict[str, float]:
     if key in ("run_start", "run_stop"):
         found[key] = float(metadata.get("status") == "success")
     return found
-
-
-MLPERF = Format(
-    name="MLPerf",
-    tokens=(b":::MLL",),
-    pattern=re.compile(rb":::MLL(?:OG)?[ \t]+(?P<json>\{[^\n]*\})"),
-    entry=numbers_of,
-    heads=("rank",),
-    is_certain=True,
-)
 
 
 def on_one_axis(rows: Rows) -> Placed:
@@ -195,21 +228,6 @@ def _samples_each(place: Floats, training: Rows) -> float | None:
         return None
     per_s = float(np.median(counts[kept] / seconds[kept]))
     return float(np.median(training["images_per_s"][rows])) / per_s
-
-
-def facts_of(path: Path) -> dict[str, Any]:
-    """Return the facts of a run that its log names: batch, seed, submitter, ranks."""
-    facts: dict[str, Any] = {}
-    for piece in pieces(path, again_from=0):
-        for name, count in _SYSTEM.findall(piece.text):
-            facts.setdefault(name.decode(), int(count))
-        for entry in map(_entry, _FACT.findall(piece.text)):
-            if isinstance(entry.get("value"), int | float | str):
-                facts.setdefault(entry["key"], entry["value"])
-    nodes, each = facts.get("number_of_nodes"), facts.get("accelerators_per_node")
-    if isinstance(nodes, int) and isinstance(each, int):
-        facts.setdefault("number_of_ranks", nodes * each)
-    return facts
 
 
 def events_of(rows: Rows) -> tuple[Mapping[str, Any], ...]:

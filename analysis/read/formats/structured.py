@@ -9,15 +9,14 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
-from analysis.read.columns import LARGEST_STEP, Cells, Rows, spread
-from analysis.read.epochs import through_epochs
+from analysis.read.columns import Cells, Rows, spread
+from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
@@ -32,14 +31,7 @@ _NAME = re.compile(r"[\w ./()-]*")
 NO_COLUMNS: Mapping[str, str] = {}
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
-# The axes that a file may have, each with what a step is then.
-_AXES = (
-    ("step", "step"),
-    ("epoch", "epoch"),
-    ("images", "sample"),
-    ("Progress/kimg", "sample"),
-    ("episode", "episode"),
-)
+AXES = frozenset(["step", "images", "epoch"])
 
 
 def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
@@ -51,7 +43,7 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
             found[name] = float(value) if abs(value) < 1e300 else math.inf
         elif isinstance(value, str) and value.strip():
             text = value.strip()
-            printed = number(text.encode("utf-8", "replace"))
+            printed = number(text)
             printed = _time_in_text(column_of(name), text) if math.isnan(printed) else printed
             if not math.isnan(printed):
                 found[name] = printed
@@ -61,8 +53,8 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
 def _time_in_text(column: str, text: str) -> float:
     """Return the seconds of a duration or time stamp in text; NaN for other columns."""
     if column == "elapsed_s":
-        return clock_s(text.encode("utf-8", "replace"))
-    if column == "time" and (stamp := STAMP.match(text.encode("utf-8", "replace"))):
+        return clock_s(text)
+    if column == "time" and (stamp := STAMP.match(text)):
         return float(moments([stamp[0]])[0])
     return math.nan
 
@@ -94,41 +86,32 @@ def logs_of(
 def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
-    """Return the runs of cells on the first axis that they have: steps, epochs, images."""
+    """Return the runs of cells on the first axis that they have: steps, images, epochs."""
     names = preferred(cells.found)
     if "step" not in names and names.get("batch") and _counts(cells.found[names["batch"]][1]):
         names["step"] = names.pop("batch")
-    column, axis = next(((column, unit) for column, unit in _AXES if column in names), ("", ""))
+    columns = {own: spread(*cells.found[foreign], len(lines)) for own, foreign in names.items()}
     remarks = []
-    if not axis:
+    if "Progress/kimg" in columns:
+        columns.setdefault("images", np.round(1e3 * columns["Progress/kimg"]))
+    if columns.keys().isdisjoint(AXES):
         if not _is_history(cells.found):
             return []
-        column, axis = "epoch", "epoch"
-        names["epoch"] = "epoch"
-        cells.found["epoch"] = ([*range(len(lines))], [float(row + 1) for row in range(len(lines))])
-        remarks = [f"{name}: it names no step or epoch: each of its rows is taken for an epoch"]
-    columns = {own: spread(*cells.found[foreign], len(lines)) for own, foreign in names.items()}
-    if column == "Progress/kimg":
-        columns["images"] = np.round(1e3 * columns["Progress/kimg"])
-        column = "images"
-    step = np.ceil(columns[column]) if axis == "epoch" else columns[column]
-    if column != "images":
-        del columns[column]
+        columns["epoch"] = np.arange(1.0, len(lines) + 1)
+        remarks = ["it names no step or epoch: each of its rows is taken for an epoch"]
     if "time" in columns and np.nanmedian(columns["time"]) < EPOCH_TIMES:
         # No time of day: seconds since the start, or of a step.
         columns["duration_s"] = columns.pop("time")
         if "_timestamp" in cells.found:
             columns["time"] = spread(*cells.found["_timestamp"], len(lines))
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
-    rows = Rows(columns | {"step": step})
-    is_step = (step >= 0) & (step < LARGEST_STEP) & (step == np.floor(step))
-    rows = rows.take(is_step)
-    if axis == "step" and "epoch" in rows:
-        rows, remark = through_epochs(rows)
-        remarks += [f"{name}: {remark}"] if remark else []
-    placed = Placed(rows=rows, axis=axis, unit_is_known=False)
-    logs = assemble(placed, path=path, name=name, kind=kind, is_text=False)
-    return [replace(log, remarks=(*remarks, *log.remarks)) for log in logs]
+    placed = on_axis(Rows(columns))
+    assert placed is not None
+    rows, axis, remark = placed
+    found = Placed(
+        rows=rows, axis=axis, remarks=[*remarks, *([remark] if remark else [])], unit_is_known=False
+    )
+    return assemble(found, path=path, name=name, kind=kind, is_text=False)
 
 
 def _is_history(names: Iterable[str]) -> bool:
@@ -230,8 +213,8 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    axes = ("step", "epoch", "images", "batch", "episode")
     is_named = all(_NAME.fullmatch(name) for name in names)
+    axes = AXES | {"batch"}
     return (is_named and _is_history(names)) or any(column_of(name) in axes for name in names)
 
 

@@ -1,8 +1,7 @@
-"""The numbers of a line with their names and units, and the kinds of lines that a log repeats."""
+"""The values of a line of text with their names and units."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 from analysis.read.text.values import STAMP
@@ -15,7 +14,9 @@ from analysis.read.vocabulary import (
     meaning,
 )
 
-LONGEST_LINE, MOST_FIELDS, MOST_KINDS = 2000, 60, 40
+LONGEST_LINE, MOST_FIELDS, HEAD = 2000, 60, 100
+# The key of the field by which a kind of line is known as a bar.
+BAR_STEP = "|bar step|"
 _NUMBER = (
     r"[-+]?(?:\d{1,3}(?:,\d{3})++|\d++)(?:\.\d*+)?(?:[eE][-+]?\d++)?"
     r"|[-+]?\.\d+(?:[eE][-+]?\d+)?|[nN][aA][nN]|[-+]?[iI]nf(?:inity)?"
@@ -31,10 +32,11 @@ _BEFORE = (
     r"|(?<=\b[iI]teration))"
 )
 _VALUE = re.compile(
-    rf"(?P<stamp>{STAMP.pattern.decode()})"
-    r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?)(?![\w:])"
-    rf"|(?:(?<=\[)\d+-(?=\d))?{_BEFORE}(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
-    rf"(?P<total>[ \t]*/[ \t]*\d+(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
+    rf"(?P<stamp>{STAMP.pattern})"
+    r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
+    r"|\d{1,5}d \d{1,2}h \d{1,2}m|(?:\d{1,2}h )?\d{1,2}m \d{1,2}s)(?![\w:])"
+    rf"|{_BEFORE}(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
+    rf"(?:[ \t]*/[ \t]*(?P<total>\d+)(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
 _ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - |\. |->|=>|[^\x20-\x7e]+")
@@ -69,71 +71,94 @@ _QUALIFIER = re.compile(
     r"(?<![\w/.-])(?:(train|training)|val|valid|validation|dev|eval|evaluation|test|testing"
     r"|validating|evaluating)(?![\w/.])", re.IGNORECASE
 )  # fmt: skip
+# ai-toolkit, kohya, diffusers, accelerate, Lightning: the head of a bar of tqdm.
+BAR = re.compile(
+    r"(?:\d{1,3}%[ \t]*+(?:\|[^\n|]{0,300}+\|)?|\|[^\n|]{0,300}+\|)[ \t]*+"
+    r"(?P<step>\d{1,15})/(?P<of>\d{1,15}) "
+    r"\[(?P<clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
+    r"(?:, *[.\d]+(?:s/ ?\w+|\w+/s))?"
+)
+NOT_TRAINING = re.compile(
+    r"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
+    r"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
+)
+# What a launcher puts in front of the lines of a rank.
+_RANKS = (
+    re.compile(r"\[(?:rank|RANK|Rank|R) ?(?P<rank>\d{1,6})\]"),
+    re.compile(r"\A {0,5}(?P<rank>\d{1,6}): "),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """One value of a line: its name and unit as printed, and the text of the line before it.
+    """One value of a line: its name and unit as printed, and where it stands in the line.
 
-    `context` is the part of that text by which the field is found again; if `is_whole`, a sign
-    stands before it, and no further word of the name. A `total` follows a slash.
+    `form` is `number`, `clock` (a duration), `stamp`, `rank`, or, of a bar, `bar step`, `bar of`
+    or `bar clock`. A total follows a slash: `total` is its place. `context` is the text before the
+    value by which it is found again.
     """
 
     name: str
-    unit: str
-    context: str
-    text: str
     form: str
-    total: str | None = None
-    is_whole: bool = False
+    place: tuple[int, int]
+    unit: str = ""
+    total: tuple[int, int] | None = None
+    context: str = ""
 
     @property
-    def key(self) -> tuple[str, str, str, bool]:
+    def key(self) -> str:
         """The key of the field among those of its kind of line."""
         named = key_of(self.name) or " ".join(self.context.split())
-        return named, self.form, self.unit.strip(), self.total is not None
-
-    @property
-    def is_count(self) -> bool:
-        """Whether the value is a whole number, perhaps one rounded to a few digits: `1.58e+04`."""
-        return self.form == "number" and bool(re.fullmatch(r"[\d,]+|\d(?:\.\d+)?e\+\d+", self.text))
+        return f"{named}|{self.form}|{self.unit.strip()}"
 
 
-@dataclass(kw_only=True)
-class Kind:
-    """Lines with the same fields; `rows` holds the fields of each line of the sample."""
-
-    fields: list[Field]
-    head: str | None = None
-    optional: set[int] = field(default_factory=set)
-    rows: list[list[Field]] = field(default_factory=list)
-    lines: list[int] = field(default_factory=list)
-
-    @property
-    def is_rounded(self) -> bool:
-        """Whether some whole numbers are rounded to a few digits."""
-        return any("e+" in one.text for row in self.rows for one in row if one.is_count)
-
-
-def fields_of(line: str) -> tuple[list[Field], str | None]:
+def fields_of(line: str) -> tuple[list[Field], str]:
     """Return the values of a line, in order, and the word before them that names its phase.
 
     `[VAL] step 5 loss 2` and `Train: loss 3 | Val: loss 2`: a phase is that of all values up to
-    the next one.
+    the next one. The head of a bar is one of the training, unless the words before it tell.
     """
-    found, last, phase, head, told = list[Field](), 0, "", None, ""
-    for match in _VALUE.finditer(line[:LONGEST_LINE]):
+    line = line[:LONGEST_LINE]
+    found, head = list[Field](), ""
+    if bar := BAR.search(line):
+        head = " ".join(re.sub(r"[\d\W]+", " ", line[: bar.start()]).split())
+        if not NOT_TRAINING.search(line[: bar.start()]):
+            found += [
+                Field(name="", form=f"bar {name}", place=bar.span(name))
+                for name in ("step", "of", "clock")
+            ]
+            head = f"bar {head}"
+        line = _without(line, *bar.span())
+    else:
+        for rank in filter(None, (known.search(line[:HEAD]) for known in _RANKS)):
+            found = found or [Field(name="", form="rank", place=rank.span("rank"))]
+            line = _without(line, *rank.span())
+    values, phase = _values(line)
+    return [*found, *values][:MOST_FIELDS], head or phase
+
+
+def _without(line: str, begin: int, end: int) -> str:
+    """Return a line with signs that end a name in place of a part of it."""
+    return line[:begin] + "," * (end - begin) + line[end:]
+
+
+def _values(line: str) -> tuple[list[Field], str]:
+    """Return the values of a line without a bar, and the phase that it begins with."""
+    found, last, phase, head, told = list[Field](), 0, "", "", ""
+    for match in _VALUE.finditer(line):
         gap, last = line[last : match.start()], match.end()
         if match["stamp"]:
+            found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
         name, unit, start = _named(gap)
+        is_first = not any(one.form != "stamp" for one in found)
         if (word := _QUALIFIER.fullmatch(unit)) is not None:
             phase, unit = "" if word[1] else unit.lower(), ""
-            head = word[0] if not found else head
+            head = word[0] if is_first else head
         for word in _QUALIFIER.finditer(gap[:start]):
             phase = "" if word[1] else word[0].lower()
             start = word.start()
-            head = word[0] if not found else head
+            head = word[0] if is_first else head
         unit = unit or (match["unit"] or "")
         if key_of(_ORDINAL.sub("", unit)) in _AXES and (
             not name or name.split()[-1].lower() in _NOISE
@@ -152,19 +177,17 @@ def fields_of(line: str) -> tuple[list[Field], str | None]:
             continue
         if phase and not is_evaluation(name) and _takes_phase(name):
             name = f"{phase} {name}"
+        form = "clock" if match["clock"] else "number"
         found.append(
             Field(
                 name=name,
                 unit=unit,
                 context=gap[start:],
-                text=match["clock"] or match["number"],
-                form="clock" if match["clock"] else "number",
-                total=match["total"],
-                is_whole=re.search(r"[^\w\s]\s*$", gap[:start]) is not None,
+                form=form,
+                place=match.span(form),
+                total=match.span("total") if match["total"] else None,
             )
         )
-        if len(found) == MOST_FIELDS:
-            break
     return found, head
 
 
@@ -204,56 +227,3 @@ def _is_shared(name: str) -> bool:
 def _takes_phase(name: str) -> bool:
     column = column_of(name)
     return column == "loss" or (column not in ALIASES and not meaning(name, "")[0].endswith("_s"))
-
-
-def kinds_of(lines: Iterable[tuple[int, str]]) -> list[Kind]:
-    """Return the kinds of the numbered lines with a value, those with the most lines first.
-
-    A kind whose fields are some of another's, in the same order, is one with it.
-    """
-    found: dict[tuple[object, ...], Kind] = {}
-    for number, line in lines:
-        fields, head = fields_of(line)
-        if fields:
-            key = (head, *(one.key for one in fields))
-            kind = found.setdefault(key, Kind(fields=fields, head=head))
-            kind.rows.append(fields)
-            kind.lines.append(number)
-    kinds = sorted(found.values(), key=lambda kind: -len(kind.rows))[: 4 * MOST_KINDS]
-    merged: list[Kind] = []
-    for kind in kinds:
-        if not any(_merge(one, kind) for one in merged):
-            merged.append(kind)
-    return sorted(merged, key=lambda kind: -len(kind.rows))[:MOST_KINDS]
-
-
-def _merge(kind: Kind, other: Kind) -> bool:
-    """Add the lines of another kind to a kind, if one's fields are some of the other's."""
-    if kind.head != other.head:
-        return False
-    longer, shorter = sorted((kind, other), key=lambda one: -len(one.fields))
-    places = _places(longer.fields, shorter.fields)
-    if places is None or 2 * len(places) < len(longer.fields):
-        return False
-    missing = set(range(len(longer.fields))) - set(places)
-    if longer is kind:
-        kind.optional |= missing
-    else:
-        kind.optional = missing | {places[old] for old in kind.optional}
-        kind.fields = longer.fields
-    kind.rows += other.rows
-    kind.lines += other.lines
-    return True
-
-
-def _places(longer: Sequence[Field], shorter: Sequence[Field]) -> list[int] | None:
-    """Return where the fields of a shorter line stand in a longer one, None if they do not."""
-    places, at = [], 0
-    for one in shorter:
-        while at < len(longer) and longer[at].key != one.key:
-            at += 1
-        if at == len(longer):
-            return None
-        places.append(at)
-        at += 1
-    return places

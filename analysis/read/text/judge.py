@@ -7,51 +7,59 @@ import numpy as np
 from analysis.read.assemble import Placed
 from analysis.read.columns import Rows
 from analysis.read.epochs import regularity
-from analysis.read.text.patterns import Format
+from analysis.read.text.candidates import Candidate
 from analysis.read.vocabulary import is_evaluation, is_result
 
 FEWEST_STEPS = 3
-# The score of a format that no other log's lines can have.
-CERTAIN = 20.0
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
 LEAST_LOSSES = 0.3
 ORDERED = 0.98
 # Without a loss, numbers in fewer lines than these are not a log's subject.
 LEAST_SHARE = 0.03
+# A loss in the line of its step is the whole; one in a line beside may be a part.
+BESIDE = 2.1
 _AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": -3.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The score of rows, 0 if they are not those of a training, and the last step on their axis."""
+    """A candidate with its rows and its score, 0 if they are not those of a training."""
 
+    candidate: Candidate
+    placed: Placed
     score: float
-    rows: int
-    axis: str
-    last: int
+
+    @property
+    def last(self) -> int:
+        """The last step on the axis."""
+        return int(self.placed.rows["step"].max())
 
 
-def judge(known: Format, placed: Placed, *, matched: int, numbered: int) -> Judged:
-    """Score the placed rows of a format: losses, regular steps, totals, lines explained."""
-    rows, score = placed.rows, 0.0
-    if len(rows):
-        score = _score(rows, placed.axis, share=min(matched / max(numbered, 1), 1.0))
-    if known.is_certain and len(rows):
-        score = CERTAIN
-    if score and known.name != "key: value":
+def judge(candidate: Candidate, placed: Placed, *, numbered: int) -> Judged:
+    """Score the placed rows of a candidate: losses, regular steps, totals, lines explained."""
+    score = 0.0
+    if len(placed.rows):
+        matched = candidate.kind.count + sum(one.kind.count for one in candidate.sides)
+        share = min(matched / max(numbered, 1), 1.0)
+        score = _score(placed.rows, placed.axis, share=share, is_bar=candidate.is_bar)
+    if score and candidate.name != "key: value":
         score += 0.3
-    last = int(rows["step"].max()) if len(rows) else 0
-    return Judged(score=score, rows=len(rows), axis=placed.axis, last=last)
+    if score and not candidate.has_loss and any(one.has_loss for one in candidate.sides):
+        score = max(score - BESIDE, 0.1)
+    return Judged(candidate=candidate, placed=placed, score=score)
 
 
-def _score(rows: Rows, axis: str, *, share: float) -> float:
+def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     step = rows["step"]
     distinct = len(np.unique(step))
     losses = len(np.unique(step[~np.isnan(rows["loss"])])) / max(distinct, 1)
+    if is_bar and losses:
+        # Drawings between two losses are of the training, too.
+        losses = 1.0
     has_loss = losses >= LEAST_LOSSES
     is_evaluated = any(is_evaluation(name) for name in rows.columns)
-    has_total = any((~np.isnan(rows[name])).any() for name in ("of", "group", "epochs"))
+    has_total = any((~np.isnan(rows[name])).any() for name in ("of", "epochs"))
     is_measured = any(is_result(name) for name in rows.columns) or any(
         name in rows for name in ("images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
                                   "duration_s", "elapsed_s", "train_s", "lr")

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.epochs import regularity
-from analysis.read.text.counts import nested_counts
-from analysis.read.text.fields import Field, Kind
-from analysis.read.text.values import STAMP, number
+from analysis.read.text.counts import counts_of
+from analysis.read.text.fields import Field
+from analysis.read.text.kinds import Kind
 from analysis.read.vocabulary import is_evaluation, is_loss, meaning
-from analysis.stats.intervals import Floats
 
 # Of the lines that a proposal was written for it must read this share.
 LEAST_READ = 0.5
 FEWEST_LINES, LONGEST_SHAPE = 3, 160
-_DECIMAL = r"[-+.\deEnaif]+"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,93 +27,55 @@ class Proposal:
     lines: int
 
 
-def propose(kinds: Sequence[Kind], lines: dict[int, str]) -> Proposal | None:
+def propose(kinds: Sequence[Kind]) -> Proposal | None:
     """Return the pattern for the most repeated kind of line with a number that rises steadily."""
-    rising = [(kind, step) for kind in kinds if len(kind.rows) >= FEWEST_LINES
-              if (step := _rising(kind)) is not None]  # fmt: skip
-    # Of lines that say the same, those with a time stamp have a clock.
-    most = max((len(kind.rows) for kind, _ in rising), default=0)
-    rising.sort(
-        key=lambda pair: (-(len(pair[0].rows) > 0.8 * most), not _is_stamped(pair[0], lines))
-    )
-    for kind, step in rising:
+    for kind in kinds:
+        step = _rising(kind)
+        if step is None or kind.count < FEWEST_LINES:
+            continue
         text = _pattern(kind, step)
-        own = [lines[line] for line in kind.lines]
-        read = sum(re.search(text, line) is not None for line in own)
-        if read >= LEAST_READ * len(own):
-            return Proposal(pattern=text, shape=own[len(own) // 2].strip()[:LONGEST_SHAPE],
-                            read=read, lines=len(own))  # fmt: skip
+        counts = {shape.sample: sum(map(len, shape.parts)) for shape in kind.shapes}
+        read = sum(count for line, count in counts.items() if re.search(text, line))
+        if read >= LEAST_READ * kind.count:
+            shape = kind.sample.strip()[:LONGEST_SHAPE]
+            return Proposal(pattern=text, shape=shape, read=read, lines=kind.count)
     return None
 
 
-def _is_stamped(kind: Kind, lines: dict[int, str]) -> bool:
-    return STAMP.search(lines[kind.lines[0]].encode("latin-1", "replace")) is not None
-
-
-def _values(kind: Kind, place: int) -> Floats:
-    texts = [row[place].text for row in kind.rows if len(row) == len(kind.fields)]
-    return np.array([number(text.encode("latin-1", "replace")) for text in texts])
-
-
-def _rising(kind: Kind) -> int | None:
-    """Return the count that begins again with another, else the first that rises by a constant."""
-    inner = next(iter(nested_counts(kind, None)), None)
-    if inner is not None:
-        return inner
-    for place, one in enumerate(kind.fields):
-        if not one.is_count or place in kind.optional:
-            continue
-        values = _values(kind, place)
-        known = values[np.isfinite(values)]
+def _rising(kind: Kind) -> str | None:
+    """Return the key of the first count that rises by a constant in most lines."""
+    for key in counts_of(kind):
+        known = kind.rows[key][np.isfinite(kind.rows[key])]
         if len(np.unique(known)) >= FEWEST_LINES and regularity(known) >= 0.5:
-            return place
+            return key
     return None
 
 
-def _loss(kind: Kind, step: int) -> int | None:
-    """Return the field that is named a loss, else the first decimal that does not only rise."""
-    fields = [
-        (place, one)
-        for place, one in enumerate(kind.fields)
-        if one.form == "number" and place != step and not is_evaluation(one.name)
-    ]
-    named = [place for place, one in fields if is_loss(one.name)]
-    if named:
-        return named[0]
-    for place, one in fields:
-        values = _values(kind, place)
-        is_decimal = any("." in row[place].text for row in kind.rows if len(row) > place)
-        known = meaning(one.name, one.unit)[0]
-        if (
-            is_decimal
-            and (np.diff(values) < 0).any()
-            and not known.endswith("_s")
-            and known != "lr"
-        ):
-            return place
-    return None
+def _loss(kind: Kind, step: str) -> str | None:
+    """Return the key of a loss by its name, else of the first decimal that does not only rise."""
+    fields = {
+        key: one for key, one in kind.fields.items()
+        if one.form == "number" and key != step and not is_evaluation(one.name)
+    }  # fmt: skip
+    named = [key for key, one in fields.items() if is_loss(one.name)]
+    decimals = [
+        key for key, one in fields.items()
+        if key in kind.decimals and (np.diff(kind.rows[key]) < 0).any()
+        and meaning(one.name, one.unit)[0] != "lr"
+        and not meaning(one.name, one.unit)[0].endswith("_s")
+    ]  # fmt: skip
+    return next(iter([*named, *decimals]), None)
 
 
-def _pattern(kind: Kind, step: int) -> str:
-    loss = _loss(kind, step)
-    outer = nested_counts(kind, None).get(step)
-    is_epoch = "epoch" in meaning(kind.fields[step].name, "")[0].removesuffix("s").split("_")
-    chosen: list[tuple[int, str]] = [(step, rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)")]
-    if outer is not None and not is_epoch:
-        chosen.append((outer, r"(?P<epoch>\d+)"))
-    if loss is not None:
-        chosen.append((loss, rf"(?P<loss>{_DECIMAL})"))
-    for place, one in enumerate(kind.fields):
-        column = meaning(one.name, one.unit)[0]
-        if place in (step, loss, outer) or column not in ("step_s", "duration_s", "elapsed_s"):
-            continue
-        if one.form == "number" and one.unit.strip() in ("ms", "s", "sec", "seconds"):
-            unit = "ms" if one.unit.strip() == "ms" else "s"
-            chosen.append((place, rf"(?P<{column.removesuffix('_s')}_{unit}>[.\d]+)"))
-            break
+def _pattern(kind: Kind, step: str) -> str:
+    is_epoch = "epoch" in meaning(kind.fields[step].name, "")[0].split("_")
+    groups = {step: rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)"}
+    if (loss := _loss(kind, step)) is not None:
+        groups[loss] = r"(?P<loss>[-+.\deEnaif]+)"
     text = ""
-    for place, group in sorted(chosen):
-        text += (".*?" if text else "") + _context(kind.fields[place], is_first=not text) + group
+    for key, one in kind.fields.items():
+        if key in groups:
+            text += (".*?" if text else "") + _context(one, is_first=not text) + groups[key]
     return text
 
 

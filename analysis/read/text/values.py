@@ -12,41 +12,41 @@ import numpy as np
 from analysis.stats.intervals import Floats
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_DAY_TIME = rb"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
+_DAY_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 STAMP = re.compile(
-    rb"(?<![\w.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
-    rb"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME
+    r"(?<![\w.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
+    r"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME
 )
 _STAMP = re.compile(
     r"(?:(?P<a>\d{2,4})-(?P<b>\d\d)(?:-(?P<c>\d{2,4}))?|(?P<day8>\d{8})|[IWEF](?P<glog>\d{4})"
     r"|(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}))[ T_-]+(\d\d):(\d\d):([\d.]+)"
 )
 _CLOCK = re.compile(
-    rb"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
-    rb"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,3})m(?:in)?)? ?(?:(\d{1,2}(?:\.\d+)?)s(?:ec)?)?"
+    r"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
+    r"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,3})m(?:in)?)? ?(?:(\d{1,2}(?:\.\d+)?)s(?:ec)?)?"
 )
 # The year of a stamp without one. Differences are right except across a new year.
 YEAR = 1972
 
 
-def number(text: bytes) -> float:
+def number(text: str) -> float:
     """Return a printed number (`1,710`, `23.5%`, `1e-4`): NaN if it is none, inf if not finite."""
     try:
-        found = float(text.replace(b",", b"").rstrip(b"%."))
+        found = float(text.replace(",", "").rstrip("%."))
     except ValueError:
         return math.nan
     # Python accepts underscores in numbers; logs do not print them.
-    if b"_" in text:
+    if "_" in text:
         return math.nan
     return found if math.isfinite(found) else math.inf
 
 
-def numbers(texts: Sequence[bytes]) -> Floats:
+def numbers(texts: Sequence[str]) -> Floats:
     """Return many printed numbers [n]."""
-    joined = b"\n".join(texts)
-    plain = joined.replace(b",", b"").split(b"\n") if b"," in joined else texts
+    joined = "\n".join(texts)
+    plain = joined.replace(",", "").split("\n") if "," in joined else texts
     try:
-        if b"_" in joined:
+        if "_" in joined:
             raise ValueError
         found = np.fromiter(map(float, plain), np.float64, len(texts))
     except ValueError:
@@ -55,9 +55,9 @@ def numbers(texts: Sequence[bytes]) -> Floats:
     return np.where(np.isfinite(found), found, np.inf)
 
 
-def clocks(texts: Sequence[bytes]) -> Floats:
+def clocks(texts: Sequence[str]) -> Floats:
     """Return the seconds of durations [n]."""
-    parts = [text.split(b":") for text in texts]
+    parts = [text.split(":") for text in texts]
     if len(units := set(map(len, parts))) == 1 and (count := units.pop()) in (2, 3):
         table = numbers([*chain.from_iterable(parts)]).reshape(-1, count)
         if np.isfinite(table).all():
@@ -66,7 +66,7 @@ def clocks(texts: Sequence[bytes]) -> Floats:
 
 
 @lru_cache(maxsize=4096)
-def clock_s(text: bytes) -> float:
+def clock_s(text: str) -> float:
     """Return the seconds of a duration in one of these forms; NaN for anything else."""
     match = _CLOCK.fullmatch(text.strip())
     if match is None or not match[0]:
@@ -76,12 +76,12 @@ def clock_s(text: bytes) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def moments(texts: Sequence[bytes]) -> Floats:
+def moments(texts: Sequence[str]) -> Floats:
     """Return the seconds since 1970 of time stamps [n], as UTC; NaN for an impossible one.
 
     A date such as `05/06/2023` has its month first, unless that is impossible for one of them.
     """
-    spelled = b"\n".join(texts).decode("ascii").replace(",", ".").replace("/", "-").split("\n")
+    spelled = "\n".join(texts).replace(",", ".").replace("/", "-").split("\n")
     try:
         found: Floats = np.array(spelled, dtype="datetime64[us]").astype(np.int64) / 1e6
     except ValueError:

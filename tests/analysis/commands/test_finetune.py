@@ -106,7 +106,7 @@ def test_loss_leaves_out_a_run_that_only_drew(
 def drawn(folder: Path) -> Path:
     """A run that drew 20 images at 34.0 to 34.4 s each, and waited 40 s for the first."""
     (folder / "attempts" / "001").mkdir(parents=True)
-    config = {"kind": "infer", "folder": "/m", "prompts": ["a"]}
+    config = {"kind": "infer", "run": "/r", "prompts": ["a"]}
     (folder / "config.yaml").write_text(dump_yaml(to_tree(resolve(config, source="test"))))
     entry = {"attempt": 1, "ranks": 1, "placement": [{"rank": 0, "gpu": A40}]}
     (folder / "manifest.json").write_text(json.dumps({"attempts": [entry]}))

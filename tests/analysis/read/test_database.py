@@ -10,7 +10,7 @@ from analysis.read import database
 from analysis.read.other_logs import read_file
 from configs.errors import Unreadable
 from tests.analysis.foreign_logs import database as write
-from tests.analysis.foreign_logs import mlflow_database, synthetic_log
+from tests.analysis.foreign_logs import synthetic_log
 
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT {} FROM n"
 
@@ -45,14 +45,6 @@ def test_what_is_computed_is_refused_at_once(
     with pytest.raises(Unreadable, match=f"loss_log.db: {table} is computed, not a table"):
         read_file(path, name="x")
     assert time.monotonic() - began < 5
-
-
-def test_a_view_in_place_of_the_runs_of_mlflow_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "mlflow.db"
-    mlflow_database([("a", "1", synthetic_log(n=9))], path)
-    change(path, "DROP TABLE params", f"CREATE VIEW params AS {ENDLESS.format('1, 2, i')}")
-    with pytest.raises(Unreadable, match="params is computed"):
-        read_file(path, name="x")
 
 
 def test_a_value_larger_than_any_number_is_refused(tmp_path: Path) -> None:

@@ -58,8 +58,6 @@ def survive(count: int, tmp_path, capsys, *, seed: int) -> None:
     originals += [gzip.compress(originals[0])]
     write.database(synthetic_log(n=25), tmp_path / "db")
     originals.append((tmp_path / "db").read_bytes())
-    write.mlflow_database([("a", "0.1", synthetic_log(n=25))] * 2, tmp_path / "mlflow.db")
-    originals.append((tmp_path / "mlflow.db").read_bytes())
     for number in range(count):
         path = tmp_path / f"{number % 2}"
         path.write_bytes(mutate(rng.choice(originals), rng))

@@ -54,15 +54,6 @@ def test_ai_toolkits_database_is_read(tmp_path):
     assert measure_rate(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
 
 
-def test_times_in_the_names_of_samples_are_a_clock(tmp_path):
-    for step in range(0, 5000, 250):
-        for number in range(2):
-            time_ms = 1_700_000_000_123 + step * 1997 + number
-            (tmp_path / f"{time_ms}__{step:09d}_{number}.jpg").touch()
-    rate = measure_rate(read(tmp_path), clock=None).steps_per_s
-    assert rate.value == pytest.approx(1 / 1.997, rel=1e-3)
-
-
 def test_composers_batches_are_counted_through_its_epochs(tmp_path):
     planted = synthetic_log(n=40, every=1)
     (tmp_path / "x").write_bytes(b"config:\n  a: 1\n" + write.composer(planted, epoch=15))

@@ -1,4 +1,4 @@
-"""Runs in the files of wandb and MLflow are read in place, on the trainer's own steps."""
+"""Runs in the files of wandb are read in place, on the trainer's own steps."""
 
 import shutil
 from pathlib import Path
@@ -8,8 +8,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.measure.rate import measure_rate
-from analysis.read.find import read_all, read_logs
-from configs.errors import Unreadable
+from analysis.read.find import read_logs
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import START, framed, synthetic_log, wandb_records
 
@@ -163,52 +162,14 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
     name = "\x1b[31m../../x\x07"
     run = wandb_run(tmp_path, [{"loss": 1.0, "iter": 50 * n} for n in range(9)], name=name,
                     config={"kind": "pretrain", "a\x1bb": "\x07", "n": float("nan")})  # fmt: skip
-    write.mlflow_database([(name, "\x1b", synthetic_log(n=9)), ("b", "", synthetic_log(n=9))],
-                          tmp_path / "mlflow.db")  # fmt: skip
+    shutil.copytree(run, tmp_path / "again")
     for question in (["speed"], ["runs"], ["cells"], ["loss"]):
-        assert main([*question, str(run), str(tmp_path / "mlflow.db")]) in (0, 1)
+        assert main([*question, str(tmp_path)]) in (0, 1)
         output = capsys.readouterr()
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 0
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert set(names) == {"mlflow.db", "r.csv", "r.html", run.name}
-
-
-def test_the_runs_of_a_database_are_told_apart_and_compared(tmp_path, capsys):
-    runs = [("a", "0.1", synthetic_log(steps_per_s=1)), ("b", "0.2", synthetic_log(steps_per_s=2)),
-            ("b", "0.2", synthetic_log(steps_per_s=2, seed=1))]  # fmt: skip
-    write.mlflow_database(runs, tmp_path / "mlflow.db")
-    logs = read_logs([str(tmp_path / "mlflow.db")])
-    assert [log.name for log in logs] == ["a", "b-10000000", "b-20000000"]
-    assert [log.config for log in logs] == [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.2}]
-    assert logs[0].column("loss") == pytest.approx(runs[0][2].loss)
-    assert measure_rate(logs[1], clock="wall").steps_per_s.value == pytest.approx(2, rel=0.01)
-    assert main(["speed", str(tmp_path / "mlflow.db")]) == 0
-    assert "b-10000000 against a: the effect of lr: 0.1 -> 0.2" in capsys.readouterr().out
-    out = tmp_path / "runs.csv"
-    assert main(["export", str(tmp_path / "mlflow.db"), "--to", "csv", "--out", str(out)]) == 0
-    assert out.read_text().count("\n") == 901
-
-
-def test_deleted_runs_nan_and_the_systems_own_steps_are_known(tmp_path):
-    import sqlite3
-
-    path = tmp_path / "mlflow.db"
-    write.mlflow_database([("a", "x y", synthetic_log(n=4)), ("b", "1", synthetic_log(n=4))], path)
-    with sqlite3.connect(path) as file:
-        file.execute("UPDATE runs SET lifecycle_stage = 'deleted' WHERE name = 'b'")
-        file.execute("UPDATE metrics SET value = 0, is_nan = 1 WHERE step = 100")
-        file.execute(
-            "INSERT INTO metrics SELECT run_uuid, 'system/gpu', 1, timestamp, 7, 0 FROM metrics"
-        )
-        file.execute("INSERT INTO metrics VALUES ('no such run', 'loss', 'text', NULL, 1, 0)")
-        file.execute("INSERT INTO metrics VALUES (7, 'loss', 1, 1, 1, 0)")
-        file.execute("INSERT INTO tags SELECT run_uuid, 'mlflow.source.git.commit', 'c' FROM runs")
-    file.close()
-    log = read(path)
-    assert log.step.tolist() == [50, 100, 150, 200]
-    assert log.events[0]["reason"] == "nan"
-    assert log.config == {"lr": "x y", "mlflow.source.git.commit": "c"}
+    assert set(names) == {"again", "r.csv", "r.html", run.name}
 
 
 def test_another_database_is_named_as_such(tmp_path, capsys):
@@ -219,31 +180,3 @@ def test_another_database_is_named_as_such(tmp_path, capsys):
     file.close()
     assert main(["speed", str(tmp_path / "x.db")]) == 2
     assert "no run in it: a file of wandb or a database" in capsys.readouterr().err
-
-
-def test_a_folder_of_files_is_a_run_whose_lines_are_those_of_its_loss(tmp_path):
-    planted = synthetic_log(n=60)
-    run = write.mlflow_folder(planted, tmp_path)
-    with (run / "metrics" / "loss").open("a") as file:
-        file.write(f"no metric\n{1e3 * START:.0f} 9.5 30")  # cut: 30 of 3050
-    (run / "metrics" / "link").symlink_to("/dev/zero")
-    (run / "metrics" / "system").mkdir()
-    (run / "metrics" / "system" / "cpu").write_text("1700000000000 5 3\n")
-    for path in (tmp_path, run, run / "meta.yaml"):
-        log = read(path)
-        assert (log.name, log.config) == ("eager", {"lr": 0.1})
-        assert log.step.tolist() == planted.step.tolist()
-        assert log.column("loss") == pytest.approx(planted.loss)
-        assert log.line.tolist() == list(range(1, 61))
-        assert log.source == run / "metrics" / "loss"
-        assert measure_rate(log, clock="wall").steps_per_s.value == pytest.approx(0.5, rel=0.01)
-    (run / "meta.yaml").write_text((run / "meta.yaml").read_text().replace("active", "deleted"))
-    with pytest.raises(Unreadable, match="a folder without a log"):
-        read_all([str(tmp_path)])
-
-
-def test_a_meta_yaml_of_another_tool_hides_nothing(tmp_path):
-    (tmp_path / "meta.yaml").write_text("package: {name: x}\n")
-    (tmp_path / "metrics").mkdir()
-    shutil.copy(REAL, tmp_path / "metrics" / "other-name.wandb")
-    assert len(read(tmp_path)) == 8

@@ -1,0 +1,156 @@
+"""Ways to read a kind of line: its columns under our names, and what stands beside it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from analysis.read.columns import Rows
+from analysis.read.text.counts import counted_steps, counts_samples, nested_counts
+from analysis.read.text.dialects import Dialect, dialect_of, meaning_of
+from analysis.read.text.fields import BAR_STEP
+from analysis.read.text.kinds import Kind
+from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
+
+# Beside losses, a value with such a name is their sum.
+_WHOLE = frozenset(["total", "sum", "overall"])
+# The Trainer's last line has the mean loss of the whole training.
+_SUMMARY = "train runtime|number|"
+# Lines that belong to a record are as many as those that open it, within this share.
+AS_MANY = 0.2
+MOST_SIDES, SAMPLES = 12, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A kind of line with one of its counts as the step: its rows under our names.
+
+    `axis` is what the step counts, else `epoch` or `sample`. `sides` are the other numbers of a
+    record, and evaluations.
+    """
+
+    kind: Kind
+    name: str
+    rows: Rows
+    axis: str
+    has_step: bool
+    has_axis: bool
+    unit_is_known: bool = True
+    uncertain: dict[str, str] = field(default_factory=dict)
+    sides: tuple["Candidate", ...] = ()
+
+    @property
+    def has_loss(self) -> bool:
+        """Whether its lines have a training loss."""
+        return "loss" in self.rows
+
+    @property
+    def has_evaluation(self) -> bool:
+        """Whether its lines have a value that is named for an evaluation."""
+        return any(map(is_evaluation, self.rows.columns))
+
+    @property
+    def is_bar(self) -> bool:
+        """Whether its lines are drawings of a bar."""
+        return BAR_STEP in self.kind.fields
+
+
+def candidates_of(kinds: Iterable[Kind]) -> list[Candidate]:
+    """Return a candidate for every way to read each kind, with what stands beside it."""
+    every = []
+    for kind in kinds:
+        if _SUMMARY not in kind.fields:
+            dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
+            steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
+            every += [_candidate(kind, dialect, step) for step in steps]
+    return [replace(one, sides=_sides(one, every)) if one.has_axis else one for one in every]
+
+
+def _candidate(
+    kind: Kind, dialect: Dialect | None, step: str | None, *, is_alone: bool = False
+) -> Candidate:
+    """Return a kind read with a step; a loss of any name is the loss if the line stands alone."""
+    meanings = {key: meaning_of(one, dialect) for key, one in kind.fields.items()}
+    names = {column for column, _ in meanings.values()}
+    has_axis = step is not None or bool(names & {"epoch", "images"})
+    chosen, doubt = _columns(kind, meanings, step, is_whole=has_axis or is_alone)
+    outer = nested_counts(kind, dialect).get(step) if step is not None else None
+    if outer is not None:
+        chosen["epoch"] = outer
+    columns = {name: kind.rows[name] for name in ("line", "place")}
+    columns |= {column: kind.rows[key] * meanings[key][1] for column, key in chosen.items()}
+    for column, key in (("of", step), ("epochs", chosen.get("epoch"))):
+        if f"{key}/of" in kind.rows:
+            columns[column] = kind.rows[f"{key}/of"]
+    axis = "epoch" if "epoch" in chosen else "sample"
+    if step is not None:
+        columns["step"] = kind.rows[step]
+        is_of_samples = not kind.fields[step].name and step != BAR_STEP
+        axis = "sample" if is_of_samples and counts_samples(kind.rows[step]) else "step"
+    told = chosen.get("duration_s")
+    uncertain = {"loss": doubt} if doubt else {}
+    if (step or chosen.get("images", "")) in kind.rounded:
+        uncertain["step"] = "rounded to a few digits, not known exactly"
+    return Candidate(
+        kind=kind,
+        name="tqdm" if step == BAR_STEP else dialect.name if dialect else "key: value",
+        rows=Rows(columns),
+        axis=axis,
+        has_step=step is not None,
+        has_axis=has_axis,
+        unit_is_known=told is None or "s" in kind.fields[told].unit or "clock" in told,
+        uncertain=uncertain,
+    )
+
+
+def _columns(
+    kind: Kind, meanings: dict[str, tuple[str, float]], step: str | None, *, is_whole: bool
+) -> tuple[dict[str, str], str | None]:
+    """Return the key of the field for each column, and a doubt about the loss."""
+    found: dict[str, str] = {}
+    for key, one in kind.fields.items():
+        column = meanings[key][0]
+        if key == step or column in ("", "step", "batch_idx"):
+            continue
+        is_preferred = (
+            column == "loss"
+            and column in found
+            and (preference(one.name) < preference(kind.fields[found[column]].name))
+        )
+        if column not in found or is_preferred:
+            found[column] = key
+    if "loss" in found or not is_whole:
+        return found, None
+    named = [key_of(kind.fields[key].name) for key in found.values()]
+    losses = [
+        key for key in found.values()
+        if is_loss(kind.fields[key].name) and not is_evaluation(kind.fields[key].name)
+    ]  # fmt: skip
+    whole = [key for key, name in zip(found.values(), named, strict=True) if name in _WHOLE]
+    if not losses:
+        return found, None
+    taken = (whole or losses)[0]
+    found = {column: key for column, key in found.items() if key != taken} | {"loss": taken}
+    if len(losses) == 1 or whole:
+        return found, None
+    names = [kind.fields[key].name for key in losses[:4]]
+    doubt = f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
+    return found, doubt
+
+
+def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
+    found: list[Candidate] = []
+    count = main.kind.count
+    for one in every:
+        if one.kind is main.kind or any(one.kind is other.kind for other in found):
+            continue
+        is_part = not one.has_axis or (one.axis == "sample" and main.axis == "step")
+        is_of_record = is_part and abs(one.kind.count - count) <= max(AS_MANY * count, 1)
+        is_of_bar = main.is_bar and one.has_loss and not one.has_step
+        if (is_of_record and not main.has_loss) or one.has_evaluation or is_of_bar:
+            found.append(one)
+    found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
+    if not main.has_loss and not any(one.has_loss for one in found):
+        alone = [_candidate(one.kind, None, None, is_alone=True) for one in found]
+        others = [one for one in alone if one.has_loss]
+        found = [*others, *found] if len(others) == 1 else found
+    return tuple(found[:MOST_SIDES])

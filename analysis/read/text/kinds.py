@@ -1,0 +1,243 @@
+"""Read a text into tables: one for each kind of line that it repeats.
+
+A line is cut at its numbers. Lines with the same text between their numbers have one shape, whose
+values are named once; shapes with the same names are one kind.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from analysis.read.columns import Rows, join
+from analysis.read.text.fields import Field, fields_of
+from analysis.read.text.pieces import Piece
+from analysis.read.text.values import clocks, moments, numbers
+from analysis.stats.intervals import Floats
+
+MOST_SHAPES, MOST_KINDS = 20_000, 40
+LONGEST_LINE = 2000
+_GLUED = re.compile(r"[A-Za-z_./-]")
+_TOKEN = re.compile(r"(\d+(?:[.:]\d+|,\d{3}(?!\d))*(?:[eE][-+]?\d+)?|nan\b|NaN\b|inf\b)")
+
+
+@dataclass(kw_only=True, eq=False)
+class Kind:
+    """Lines with the same fields: `rows` has a column for each field, by its key.
+
+    The total of a field is the column `KEY/of`. `decimals` are fields with a value that has a
+    fraction, `rounded` those with one of a few digits, `1.58e+04`. `sample` is a line of the kind.
+    """
+
+    head: str
+    fields: dict[str, Field]
+    sample: str
+    shapes: list["Shape"] = field(default_factory=list)
+    rows: Rows = field(default_factory=lambda: Rows({}))
+    decimals: set[str] = field(default_factory=set)
+    rounded: set[str] = field(default_factory=set)
+    count: int = 0
+
+    def is_one_with(self, other: "Kind") -> bool:
+        """Whether the fields of one are at least half of the other's, or both draw the same bar.
+
+        Such a bar begins with a count and its total: `99/99 - ETA: 9s - loss: 5.0`, and at the end
+        `99/99 - 12s - loss: 3.0 - val_loss: 2.5`.
+        """
+        few, many = sorted((self.fields, other.fields), key=len)
+        first = next(iter(few))
+        is_count = few[first].total is not None and not few[first].name
+        is_bar = is_count and first == next(iter(many))
+        is_part = few.keys() <= many.keys() and 2 * len(few) >= len(many)
+        is_same_bar = is_bar and len(few.keys() & many.keys()) > 1
+        return self.head == other.head and (is_part or is_same_bar)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """A column of a shape: the numbers of a line from `first` to `last`, with text around them."""
+
+    column: str
+    form: str
+    first: int
+    last: int
+    before: str
+    after: str
+
+
+class Shape:
+    """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
+
+    def __init__(self, parts: list[str]) -> None:
+        self.sample = "".join(parts)
+        self.gaps = parts[::2]
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        self._spans = list(zip(ends[::2], ends[1::2], strict=False))
+        self.fields: dict[str, Field] = {}
+        self.cells: list[_Cell] = []
+        self.decimals: set[str] = set()
+        self.rounded: set[str] = set()
+        self.parts: list[Rows] = []
+        found, self.head = fields_of(self.sample)
+        for one in found:
+            key = one.key
+            while not one.name and key in self.fields:
+                key += "#"
+            cell = self._cell(key, one.form, one.place)
+            if cell is None or key in self.fields:
+                continue
+            self.fields[key] = one
+            total = one.total and self._cell(f"{key}/of", "number", one.total)
+            self.cells += [cell, total] if total else [cell]
+        inside = {n for cell in self.cells for n in range(cell.first, cell.last + 1)}
+        self.fixed = [
+            n for n, (begin, end) in enumerate(self._spans)
+            if n not in inside and _GLUED.search(self.sample, max(begin - 1, 0), end + 1)
+        ]  # fmt: skip
+        self.texts: list[list[str]] = []
+        self.places: list[int] = []
+
+    def _cell(self, column: str, form: str, place: tuple[int, int]) -> _Cell | None:
+        inside = [
+            n for n, (begin, end) in enumerate(self._spans)
+            if place[0] <= begin and end <= place[1]
+        ]  # fmt: skip
+        if not inside:
+            return None
+        before = self.sample[place[0] : self._spans[inside[0]][0]]
+        after = self.sample[self._spans[inside[-1]][1] : place[1]]
+        if re.search(r"\d", before + after):
+            # A part of a longer number, as of an address.
+            return None
+        return _Cell(
+            column=column, form=form, first=inside[0], last=inside[-1], before=before, after=after
+        )
+
+    def convert(self, piece: Piece) -> None:
+        """Turn the lines that were seen in a piece into rows."""
+        places = np.array(self.places, dtype=np.int64)
+        columns = {
+            "line": piece.lines_at(places).astype(np.float64),
+            "place": (places + piece.offset).astype(np.float64),
+        }
+        values = list(zip(*self.texts, strict=True))
+        for cell in self.cells:
+            texts = values[cell.first]
+            for number in range(cell.first + 1, cell.last + 1):
+                gap = self.gaps[number]
+                texts = tuple(map(gap.join, zip(texts, values[number], strict=True)))
+            columns[cell.column] = self._values(cell, texts)
+        self.parts.append(Rows(columns))
+        self.texts, self.places = [], []
+
+    def _values(self, cell: _Cell, texts: tuple[str, ...]) -> Floats:
+        if cell.before or cell.after:
+            texts = tuple(f"{cell.before}{text}{cell.after}" for text in texts)
+        if cell.form == "stamp":
+            return moments(texts)
+        if cell.form in ("clock", "bar clock"):
+            return clocks(texts)
+        if any("e+" in text for text in texts):
+            self.rounded.add(cell.column)
+        elif any("." in text or "e-" in text for text in texts):
+            self.decimals.add(cell.column)
+        return numbers(texts)
+
+
+@dataclass(kw_only=True)
+class Text:
+    """What a text holds: its kinds of lines, the commonest first, and its epochs by place.
+
+    `numbered` counts the lines with a number.
+    """
+
+    kinds: list[Kind]
+    epochs: Rows
+    lines: int = 0
+    numbered: int = 0
+
+
+def read_kinds(pieces: Iterable[Piece]) -> Text:
+    """Return the kinds of lines with a value; those with the same fields, or some of them, as one.
+
+    A stamp or a rank alone is no value. Shapes beyond `MOST_SHAPES` are not read.
+    """
+    shapes: dict[tuple[str, ...], Shape] = {}
+    lines = numbered = 0
+    for piece in pieces:
+        seen, place = list[Shape](), 0
+        for line in piece.text.split("\n"):
+            parts = _TOKEN.split(line[:LONGEST_LINE])
+            if len(parts) > 1:
+                numbered += 1
+                key = tuple(parts[::2])
+                shape = shapes.get(key)
+                if shape is not None and shape.fixed:
+                    key += tuple(parts[2 * n + 1] for n in shape.fixed)
+                    shape = shapes.get(key)
+                if shape is None and len(shapes) < MOST_SHAPES:
+                    shape = shapes[key] = Shape(parts)
+                if shape is not None and shape.cells:
+                    if not shape.texts:
+                        seen.append(shape)
+                    shape.texts.append(parts[1::2])
+                    shape.places.append(place)
+            place += len(line) + 1
+        for shape in seen:
+            shape.convert(piece)
+        lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
+    kinds: dict[tuple[str, ...], Kind] = {}
+    for shape in dict.fromkeys(shapes.values()):
+        if any(one.form not in ("stamp", "rank") for one in shape.fields.values()):
+            kind = kinds.setdefault(
+                (shape.head, *shape.fields),
+                Kind(head=shape.head, fields=shape.fields, sample=shape.sample),
+            )
+            kind.shapes.append(shape)
+            kind.count += sum(map(len, shape.parts))
+    every = sorted(kinds.values(), key=lambda kind: -kind.count)
+    return Text(
+        kinds=[_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])],
+        epochs=_epochs(every),
+        lines=lines,
+        numbered=numbered,
+    )
+
+
+def _merged(kinds: list[Kind]) -> list[Kind]:
+    merged: list[Kind] = []
+    for kind in kinds:
+        for one in merged:
+            if one.is_one_with(kind):
+                few, many = sorted((one.fields, kind.fields), key=len)
+                one.fields = {**many, **few}
+                one.shapes += kind.shapes
+                one.count += kind.count
+                break
+        else:
+            merged.append(kind)
+    return sorted(merged, key=lambda kind: -kind.count)[:MOST_KINDS]
+
+
+def _filled(kind: Kind) -> Kind:
+    rows = join([part for shape in kind.shapes for part in shape.parts])
+    kind.rows = rows.take(np.argsort(rows["place"], kind="stable"))
+    kind.decimals = set().union(*(shape.decimals for shape in kind.shapes))
+    kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
+    return kind
+
+
+def _epochs(kinds: Iterable[Kind]) -> Rows:
+    """Return the epochs that lines of any kind name, by place."""
+    found = [
+        Rows({"place": part["place"], "epoch": part[key]})
+        for kind in kinds
+        for key, one in kind.fields.items()
+        if one.name.strip().lower() == "epoch" and one.form == "number"
+        for shape in kind.shapes
+        if key not in shape.decimals
+        for part in shape.parts
+    ]
+    rows = join(found) if found else Rows({"place": np.zeros(0), "epoch": np.zeros(0)})
+    return rows.take(np.argsort(rows["place"], kind="stable"))

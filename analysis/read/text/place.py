@@ -1,0 +1,133 @@
+"""Place the rows of a candidate on an axis, with what stands in the lines beside them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from analysis.read.assemble import Placed, main_group, one_rank
+from analysis.read.columns import Rows, join
+from analysis.read.epochs import on_axis
+from analysis.read.text.candidates import Candidate
+from analysis.read.vocabulary import is_evaluation
+
+# Of the losses beside bars this share stands at steps of their own.
+LEAST_APART = 0.9
+_CLOCKS = frozenset(
+    ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
+)
+
+
+def placed_rows(candidate: Candidate, epochs: Rows) -> Placed | None:
+    """Return the rows of a candidate on the axis that they have, None if they have none.
+
+    `epochs` are those that lines of any kind name.
+    """
+    rows, remarks = one_rank(_with_epochs(candidate.rows, epochs))
+    if candidate.is_bar:
+        rows = last_drawings(main_group(rows))
+    else:
+        rows, told = _of_one_total(rows)
+        remarks += told
+    found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
+    if found is None:
+        return None
+    rows, axis, remark = found
+    remarks += [remark] if remark else []
+    if axis == "sample":
+        # Those of a step, which is not the axis.
+        rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
+    sides = [(one, _with_epochs(one.rows, epochs)) for one in candidate.sides]
+    rows = _with_sides(rows, sides, axis=axis)
+    return Placed(
+        rows=rows,
+        axis=axis,
+        remarks=remarks,
+        uncertain={**_uncertain(rows, axis, candidate), **candidate.uncertain},
+        unit_is_known=candidate.unit_is_known,
+    )
+
+
+def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
+    """Return rows with the epoch that was last named before each one that names none."""
+    if not len(epochs):
+        return rows
+    at = np.searchsorted(epochs["place"], rows["place"], side="right") - 1
+    named = np.where(at >= 0, epochs["epoch"][np.maximum(at, 0)], np.nan)
+    own = rows["epoch"]
+    return rows.replace(epoch=np.where(np.isnan(own), named, own))
+
+
+def last_drawings(rows: Rows) -> Rows:
+    """Return the last drawing of each step of a bar, whose loss is that step's."""
+    differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["of"]) != 0)
+    differs |= np.diff(rows["epoch"]) > 0
+    differs |= np.diff(rows["bar_s"]) < 0
+    if len(rows) > 2 and (rows["step"] == rows["of"]).all():
+        # Only last drawings: with a line between them, each is another bar's.
+        differs |= np.diff(rows["line"]) > 1
+    return rows.take(np.append(differs, True))
+
+
+def _of_one_total(rows: Rows) -> tuple[Rows, list[str]]:
+    """Return the rows of the commonest total, if a few alternate, and a remark on the others.
+
+    `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its evaluation.
+    """
+    of = rows["of"][~np.isnan(rows["of"])]
+    totals, counts = np.unique(of, return_counts=True)
+    if not 2 <= len(totals) <= 3 or (np.diff(of) != 0).sum() < len(totals) + 1:
+        return rows, []
+    main = totals[::-1][counts[::-1].argmax()]
+    others = " and ".join(f"{total:g}" for total in totals if total != main)
+    remark = f"lines that count to {others} are not read: they may evaluate"
+    return rows.take(~(rows["of"] != main) | np.isnan(rows["of"])), [remark]
+
+
+def _uncertain(rows: Rows, axis: str, candidate: Candidate) -> dict[str, str]:
+    """Return the quantities that may be something else, with the reason."""
+    found = {}
+    is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
+    if is_rate_of_tokens and candidate.name == "key: value":
+        found["printed"] = "the log does not say whether its tokens/s are of one device or of all"
+    if axis == "step" and "evaluated" in rows:
+        counts = np.diff(rows["evaluated"][~np.isnan(rows["loss"])])
+        if len(counts) and (counts > 0).mean() > 0.9 and "time" in rows:
+            found["time"] = "every interval holds an evaluation: training alone is not timed"
+    return found
+
+
+def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: str) -> Rows:
+    """Return rows with those of the lines beside them, each at the step that it belongs to."""
+    parts, of = [rows], [np.arange(len(rows))]
+    has_loss = "loss" in rows
+    marks = np.zeros(len(rows))
+    for side, other in sides:
+        if not len(rows):
+            continue
+        kept = [
+            name for name in other.columns
+            if name in ("line", "place", "time") or is_evaluation(name)
+            or (name == "loss" and "bar_s" in rows and not has_loss)
+            or not ((side.axis in ("step", "epoch") and side.has_axis) or name in rows.columns
+                    or name in ("epoch", "step", "of", "rank"))
+        ]  # fmt: skip
+        place = np.searchsorted(rows["place"], other["place"]) - 1
+        if len(np.unique(place)) < LEAST_APART * len(place) and not side.has_evaluation:
+            # Written apart from the bars, as the two streams of a program are.
+            kept = [name for name in kept if name != "loss"]
+        if not has_loss and len(other) and other["place"][0] < rows["place"][0]:
+            place = place + 1
+        inside = (place >= 0) & (place < len(rows))
+        at = np.clip(place, 0, len(rows) - 1)
+        if side.has_evaluation:
+            marks += np.bincount(np.clip(place + 1, 0, len(rows)), minlength=len(rows) + 1)[:-1]
+        columns = {name: other[name] for name in kept} | {"step": rows["step"][at]}
+        parts.append(Rows(columns).take(inside))
+        of.append(at[inside])
+    if marks.any() and axis == "step":
+        parts[0] = rows.replace(evaluated=np.cumsum(marks))
+    whole = join(parts)
+    if "loss" not in whole and len(rows):
+        # Nothing tells the rows of a training apart from those beside: each record is one.
+        return whole.merged(np.concatenate(of))
+    return whole.take(np.argsort(whole["place"], kind="stable"))

@@ -1,0 +1,120 @@
+"""Read a text log by the kind of line that explains most of it, or by a user's pattern."""
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.read.assemble import Placed, assemble
+from analysis.read.epochs import on_axis
+from analysis.read.run_log import RunLog
+from analysis.read.text.candidates import candidates_of
+from analysis.read.text.judge import Judged, judge
+from analysis.read.text.kinds import Text, read_kinds
+from analysis.read.text.pattern import compiled, matched_rows
+from analysis.read.text.pieces import pieces
+from analysis.read.text.place import placed_rows
+from analysis.read.text.teach import propose
+
+# A line with one of these alone in its log is a configuration.
+_CONFIG = re.compile(
+    r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
+    r"|momentum|weight_?decay|batch_?size|hidden|layers|gamma|scheduler|optim|max_|n_|num_))"
+)
+TRIED = 3
+
+
+def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunLog]:
+    """Return the runs in a text file by the best candidate, or by a user's pattern alone."""
+    if pattern is not None:
+        return _read_pattern(path, pattern, name=name)
+    text = read_kinds(pieces(path))
+    judged = judge_all(text)
+    for one in judged[:TRIED]:
+        told = _disagreement(judged) if one is judged[0] else []
+        placed = replace(one.placed, remarks=[*told, *one.placed.remarks])
+        logs = assemble(placed, path=path, name=name, kind=one.candidate.name)
+        if logs:
+            kinds = {side.kind for side in one.candidate.sides} | {one.candidate.kind}
+            counts = (sum(kind.count for kind in kinds), text.lines)
+            return [replace(log, lines_read=counts) for log in logs]
+    return []
+
+
+def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
+    rows, lines = matched_rows(pieces(path), compiled(pattern))
+    found = on_axis(rows)
+    if found is None:
+        return []
+    rows, axis, remark = found
+    told = [f"the pattern reads {len(rows):,} of {lines:,} lines", *([remark] if remark else [])]
+    placed = Placed(rows=rows, axis=axis, remarks=told)
+    logs = assemble(placed, path=path, name=name, kind="pattern")
+    return [replace(log, lines_read=(len(rows), lines)) for log in logs]
+
+
+def judge_all(text: Text) -> list[Judged]:
+    """Return the candidates that may be the lines of a training, the best first."""
+    found = []
+    for one in candidates_of(text.kinds):
+        # One line is enough if it names a step and a loss: a training that has just begun.
+        is_first = one.has_loss and one.axis == "step" and not _CONFIG.search(one.kind.sample)
+        if one.has_axis and (one.kind.count > 1 or is_first):
+            placed = placed_rows(one, text.epochs)
+            if placed is not None:
+                found.append(judge(one, placed, numbered=text.numbered))
+    kept = [one for one in found if one.score > 0 and not _is_of_bars(one, found)]
+    return sorted(kept, key=lambda one: -one.score)
+
+
+def _is_of_bars(one: Judged, every: Sequence[Judged]) -> bool:
+    """Whether lines that count nothing have their losses at the steps of bars between them."""
+    if one.placed.axis != "unit":
+        return False
+    for bar in every:
+        beside = [side.kind for side in bar.candidate.sides]
+        has_losses = bar.candidate.is_bar and "loss" in bar.placed.rows
+        if bar.score > 0 and has_losses and one.candidate.kind in beside:
+            return True
+    return False
+
+
+def _disagreement(judged: Sequence[Judged]) -> list[str]:
+    """Return a remark on the next best candidate if it has lines of its own."""
+    best = judged[0]
+    if best.candidate.is_bar:
+        return []
+    for one in judged[1:]:
+        other = one.candidate
+        if other.kind is best.candidate.kind or len(one.placed.rows) < 2:
+            continue
+        if other.is_bar and one.placed.axis == best.placed.axis and one.last > best.last:
+            return [
+                f"bars go on to {one.placed.axis} {one.last:,}: the last loss may be later than "
+                "the one shown"
+            ]
+        beside = [side.kind for side in best.candidate.sides if not side.has_step]
+        if other.has_loss and not other.is_bar and other.kind not in beside:
+            shape = " ".join(field.name for field in list(other.kind.fields.values())[:4])
+            return [f"lines of another kind are not read: {shape!r} ..."]
+    return []
+
+
+def what_is_unread(path: Path) -> str:
+    """Return a sentence on a text file without a run: its most repeated line, and a pattern."""
+    kinds = read_kinds(pieces(path)).kinds
+    proposal = propose(kinds)
+    if proposal is not None:
+        return (
+            f"text of an unknown format. {proposal.lines} lines are like {proposal.shape!r}; this "
+            f"reads {proposal.read} of them: --pattern {shlex.quote(proposal.pattern)}"
+        )
+    if not kinds:
+        return "text of an unknown format, without a number"
+    return (
+        f"text of an unknown format: the commonest line with a number is "
+        f"{kinds[0].sample.strip()[:160]!r} ({kinds[0].count} times), and no number in it rises "
+        "steadily. If it is a log of a training, name its numbers: "
+        "--pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
+    )
