@@ -18,8 +18,7 @@ COMMANDS = {
     "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
     "target": "time to a target loss or evaluation, by devices and batch, and its factors",
     "noise": "gradient noise scale over training and by bins of t, with intervals",
-    "profile": "the longest operations of a PyTorch trace by self time; two traces side by side",
-    "cost": "GPU-hours, money and energy of runs, and the Pareto front of time against cost",
+    "cost": "GPU-hours, money and energy of runs",
     "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
     "audit": "claims in a YAML file, recomputed from their runs",
@@ -31,8 +30,8 @@ VIEWS = {
         "formats": "how the logs under a path are read",
     },
     "cells": {
-        "ablation": "main effects and interactions of the study's factors",
-        "scaling": "speedup and efficiency by number of ranks, and Amdahl's fraction",
+        "ablation": "main effects of the study's factors",
+        "scaling": "speedup and efficiency by number of ranks",
         "decided": "what the study has settled so far, by intervals that hold at any time",
         "fid": "quality of samples by arms: FID at infinity and KID",
     },
@@ -53,16 +52,12 @@ def main(arguments: list[str]) -> int:
     """Run one command and return its exit code."""
     args = _parser(arguments).parse_args(arguments)
     # numpy takes longer to import than --help takes to answer.
-    from analysis.table import failing, parse_condition, remark
+    from analysis.table import remark
 
     def act() -> int:
         try:
-            conditions = [parse_condition(text) for text in args.fail_if]
             args.paths = [str(look_up(path)) for path in args.paths]
-            code = _run(args)
-            failed, remarks = failing(args.rows, conditions)
-            remark(remarks)
-            return 1 if failed else code
+            return _run(args)
         except (Unreadable, ConfigError) as error:
             remark(f"analysis {args.command}: {line}" for line in str(error).splitlines())
             return 2
@@ -75,7 +70,9 @@ def _run(args: argparse.Namespace) -> int:
     from analysis.read.options import parse_options, reading_with
 
     options = parse_options(pattern=args.pattern, columns=args.columns, facts=args.set)
-    with reading_with(replace(options, short_names=not (args.json or args.csv))):
+    # `runs` gives the names by which other commands find them.
+    is_long = args.json or args.csv or args.command == "runs"
+    with reading_with(replace(options, short_names=not is_long)):
         return int(args.run(args))
 
 
@@ -113,13 +110,6 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
     output.add_argument("--json", action="store_true", help="print JSON")
     output.add_argument("--csv", action="store_true", help="print CSV")
     command.add_argument("--all", action="store_true", help="print all columns, however wide")
-    command.add_argument(
-        "--fail-if",
-        action="append",
-        default=[],
-        metavar="CONDITION",
-        help='exit 1 if it holds for a row: "high<0.97", "word==different"',
-    )
     logs = command.add_argument_group("logs of other trainers (see also logs.yaml)")
     logs.add_argument(
         "--pattern", metavar="REGEX", help=r"of a line: 'step (?P<step>\d+).*?loss (?P<loss>\S+)'"
@@ -132,7 +122,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
         metavar="NAME=VALUE",
         help="what a log does not say: gpus=8, batch=256, or a pattern for its path: gpus=n(\\d+)",
     )
-    command.set_defaults(run=module.run, rows=[])
+    command.set_defaults(run=module.run)
 
 
 if __name__ == "__main__":

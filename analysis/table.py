@@ -1,32 +1,19 @@
-"""Output of the commands: a table on stdout, remarks on stderr, conditions as exit codes."""
+"""Output of the commands: a table on stdout, remarks on stderr."""
 
 import argparse
-import operator
-import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from analysis.verdict import FIELDS, ratio_text, verdict_lines
-from configs.errors import Unreadable
 from configs.table import Row, csv_text, json_text, text_table
 from configs.terminal import printable
 
-_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-}
 # Shares that people read as percent, and names that they know better.
-_PERCENT = ("mfu", "hfu", "host_bound", "useful", "energy_share")
-_LABELS = {"mfu": "MFU", "hfu": "HFU", "host_bound": "host-bound"}
+_PERCENT = ("mfu", "useful", "energy_share")
+_LABELS = {"mfu": "MFU"}
 # Sentences below a table; --json has all.
 MOST_LINES = 8
-_FORM = re.compile(r"\s*([\w ./%-]+?)\s*(<=|>=|==|!=|<|>)\s*(.+?)\s*")
 
 
 def put(
@@ -39,10 +26,9 @@ def put(
 ) -> None:
     """Print rows as text with their verdicts below, or as CSV or JSON; `json` replaces the rows.
 
-    Keep the rows in `args.rows` for the conditions of `--fail-if`. `drop` names the columns to
-    leave out first of a table that is too wide. `judged` is as in `for_people`.
+    `drop` names the columns to leave out first of a table that is too wide. `judged` is as in
+    `for_people`.
     """
-    args.rows = list(rows)
     if args.json:
         print(json_text(rows if json is None else json))
     elif args.csv:
@@ -124,55 +110,3 @@ def _cell(name: str, row: Row, low: str, high: str) -> Any:
         return f"{value:.4g} ± {half:.2g}"
     ends = interval_text(row.get(low), row.get(high), ".4g")
     return f"{value:.4g} {ends}" if ends else value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Condition:
-    """A column, an operator and a value: a number, or text for == and !=."""
-
-    text: str
-    column: str
-    operator: str
-    value: float | str
-
-    def holds(self, row: Mapping[str, Any]) -> bool | None:
-        """Return whether it holds for a row, or None if the row has no such value."""
-        found = row.get(self.column)
-        if found is None:
-            return None
-        if isinstance(found, str) != isinstance(self.value, str):
-            raise Unreadable(f"--fail-if {self.text}: {self.column} is {found!r}")
-        return _OPERATORS[self.operator](found, self.value)
-
-
-def parse_condition(text: str) -> Condition:
-    """Parse `ratio<0.97` or `word==different`; raise `Unreadable` for anything else."""
-    match = _FORM.fullmatch(text)
-    if not match:
-        raise Unreadable(f"--fail-if {text!r}: expected COLUMN<VALUE, such as ratio<0.97")
-    try:
-        value: float | str = float(match[3])
-    except ValueError:
-        value = match[3].strip("\"'")
-    if isinstance(value, str) and match[2] not in ("==", "!="):
-        raise Unreadable(f"--fail-if {text!r}: {match[3]!r} is not a number")
-    return Condition(text=text, column=match[1], operator=match[2], value=value)
-
-
-def failing(
-    rows: Sequence[Mapping[str, Any]], conditions: Sequence[Condition]
-) -> tuple[bool, list[str]]:
-    """Return whether any condition holds, and a remark on each that does or is undecided."""
-    failed, remarks = False, []
-    for condition in conditions:
-        known = {name for row in rows for name in row}
-        if rows and condition.column not in known:
-            columns = ", ".join(sorted(known))
-            raise Unreadable(f"--fail-if {condition.text}: no such column; there are {columns}")
-        results = [condition.holds(row) for row in rows]
-        if any(results):
-            failed = True
-            remarks.append(f"failed: {condition.text}")
-        elif not any(held is not None for held in results):
-            remarks.append(f"not decided: {condition.text} (no row has a {condition.column})")
-    return failed, remarks

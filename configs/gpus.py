@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field
 
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
@@ -14,8 +14,6 @@ from configs.schema.key import KeyGroup
 from configs.yaml12 import parse_yaml
 
 FILE = Path(__file__).with_name("gpus.yaml")
-# The line of a file of rates that is no price.
-CARBON = "g_co2_per_kwh"
 
 
 class Peaks(KeyGroup):
@@ -28,48 +26,24 @@ class Peaks(KeyGroup):
 
 
 class Gpu(KeyGroup):
-    """One GPU; `names` are patterns for the model that its driver reports."""
+    """One GPU; `names` are regular expressions for the model that its driver reports."""
 
     names: list[str] = Field(min_length=1)
     peak_tflops: Peaks
     memory_gb: float = Field(gt=0)
     bandwidth_gb_s: float = Field(gt=0)
 
-    @field_validator("names")
-    @classmethod
-    def _are_patterns(cls, names: list[str]) -> list[str]:
-        for name in names:
-            try:
-                re.compile(name)
-            except re.error as error:
-                raise ValueError(f"{name!r} is not a regular expression ({error})") from None
-        return names
-
-
-def load_gpus(path: Path = FILE) -> dict[str, Gpu]:
-    """Return every GPU by its short name; raise `ConfigError` if the file is malformed."""
-    found = {}
-    for name, tree in read_tree(path).items():
-        try:
-            found[name] = Gpu.model_validate(tree)
-        except ValidationError as error:
-            lines = (
-                f"{path}: {'.'.join([name, *map(str, item['loc'])])}: {item['msg']}"
-                for item in error.errors()
-            )
-            raise ConfigError("\n".join(lines)) from None
-    return found
-
 
 @cache
-def _shipped() -> dict[str, Gpu]:
-    return load_gpus()
+def load_gpus() -> dict[str, Gpu]:
+    """Return every GPU by its short name; do not modify it."""
+    return {name: Gpu.model_validate(tree) for name, tree in read_tree(FILE).items()}
 
 
 def find_gpu(model: str) -> Gpu | None:
     """Return the GPU whose driver reports this model name, or None if it is unknown."""
     matching = (
-        gpu for gpu in _shipped().values() if any(re.fullmatch(name, model) for name in gpu.names)
+        gpu for gpu in load_gpus().values() if any(re.fullmatch(name, model) for name in gpu.names)
     )
     return next(matching, None)
 
@@ -77,7 +51,7 @@ def find_gpu(model: str) -> Gpu | None:
 def short_name(model: str) -> str | None:
     """Return the short name of the GPU whose driver reports this model name, None if unknown."""
     gpu = find_gpu(model)
-    return next((name for name, known in _shipped().items() if known is gpu), None)
+    return next((name for name, known in load_gpus().items() if known is gpu), None)
 
 
 def gpu_family(name: str) -> dict[str, Gpu]:
@@ -86,7 +60,7 @@ def gpu_family(name: str) -> dict[str, Gpu]:
     `a100` means a100-40gb, a100-80gb-sxm and a100-80gb-pcie.
     """
     short = name.casefold() or "?"
-    known = _shipped().items()
+    known = load_gpus().items()
     return {full: gpu for full, gpu in known if full == short or full.startswith(f"{short}-")}
 
 
@@ -98,20 +72,17 @@ def named_gpu(name: str) -> tuple[str, Gpu]:
     """
     family = gpu_family(name)
     if not family:
-        raise ConfigError(f"{name!r} is not a GPU of {FILE.name}; known: {', '.join(_shipped())}")
+        raise ConfigError(f"{name!r} is not a GPU of {FILE.name}; known: {', '.join(load_gpus())}")
     return max(family.items(), key=lambda one: (one[1].memory_gb, one[1].bandwidth_gb_s))
 
 
 def gpu_names() -> list[str]:
     """Return the short names of all known GPUs."""
-    return list(_shipped())
+    return list(load_gpus())
 
 
 def read_rates(path: Path) -> dict[str, float]:
-    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name.
-
-    It may also hold `CARBON`, grams of carbon dioxide per kWh.
-    """
+    """Return {GPU: money per GPU-hour} from a YAML file; a name is part of a GPU model's name."""
     try:
         tree = parse_yaml(read_text(path), source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:

@@ -11,7 +11,7 @@ from configs.errors import ConfigError
 from configs.files import read_text
 from configs.schema import KINDS, MODELS, Run, Study, keys
 from configs.schema.key import KeyGroup
-from configs.schema.removed import REMOVED_KEYS, REMOVED_VALUES
+from configs.schema.removed import removed_key, removed_value
 from configs.yaml12 import parse_yaml
 
 Tree = dict[str, Any]
@@ -111,7 +111,8 @@ def _without_removed(tree: Tree, kind: str, prefix: str = "") -> Tree:
     kept: Tree = {}
     for name, value in tree.items():
         full = f"{prefix}{name}"
-        if full in REMOVED_KEYS and full not in keys(kind) and value == REMOVED_KEYS[full].default:
+        removed = removed_key(kind, full)
+        if removed and full not in keys(kind) and value == removed.default:
             continue
         if isinstance(value, dict):
             inner = _without_removed(value, kind, f"{full}.")
@@ -171,15 +172,15 @@ def _explain(error: dict[str, Any], kind: str) -> str:
     name = ".".join(location)
     found = error.get("input")
     if error["type"] == "extra_forbidden":
-        if name in REMOVED_KEYS:
-            return f"{name}: {REMOVED_KEYS[name].instead}"
+        if removed := removed_key(kind, name):
+            return f"{name}: removed; {removed.instead}"
         return f"unknown key {name}{_nearest(name, kind)}"
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
     if error["type"] in ("model_type", "model_attributes_type"):
         return f"{name}: expected a group of keys, found {_kind_of(found)}"
-    if isinstance(found, str) and (name, found) in REMOVED_VALUES:
-        return f"{name} {found}: {REMOVED_VALUES[name, found]}"
+    if instead := removed_value(name, found):
+        return f"{name} {found}: removed; {instead}"
     spec = keys(kind).get(name)
     unit = f" ({spec.unit})" if spec and spec.unit else ""
     expected = error["msg"].removeprefix("Input should be ")

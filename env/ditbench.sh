@@ -11,7 +11,7 @@ usage: ditbench COMMAND ...        `ditbench COMMAND --help` describes a command
 
 before a job
   doctor    measure how this cluster behaves, and write its site file
-  check     is it sound? config, study, batch script, images, latents, LoRA
+  check     is it sound? config, study, batch script, images, latents
   plan      does it fit, where, when, for how much, and what would be submitted?
   submit    queue a config, resume a run, or run a study
 while it runs
@@ -28,7 +28,6 @@ afterwards
   cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
   target    time to a loss, by devices and batch; --critical-batch
   noise     gradient noise scale
-  profile   longest operations of a trace
   cost      GPU-hours, money and energy
   report    everything on one HTML page; --check
   export    runs to wandb or one table
@@ -76,7 +75,7 @@ case ${1-} in
     exit
     ;;
   doctor | check | plan | submit | status | tail | why | cancel | rerun) part=launch ;;
-  runs | compare | speed | loss | cells | target | noise | profile | cost | report | export | audit | archive)
+  runs | compare | speed | loss | cells | target | noise | cost | report | export | audit | archive)
     part=analysis
     ;;
   show) part=runs ;;

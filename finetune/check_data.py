@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from PIL import Image, ImageOps
+from PIL import ImageOps
 
 from configs.checks.captions import TRIGGER, open_image
-from configs.checks.dataset import CAPTION, CaptionedFile, caption_problem, fitted_size, image_set
-from configs.disk import IMAGE_SUFFIXES
+from configs.checks.dataset import CAPTION, IMAGES, CaptionedFile, caption_problem, image_set
 from configs.errors import ConfigError
 from configs.load import expect, load, merge, parse_overrides, resolve
 from configs.schema import Finetune
@@ -30,20 +29,8 @@ Level = Literal["fault", "remark"]
 Problems = Iterator[tuple[Level, str]]
 
 _MIN_IMAGES = 5
-_EXIF_ORIENTATION = 0x0112
-_MODES = {
-    "P": "it has a colour palette",
-    "CMYK": "it has printing colours",
-    "LAB": "it has the colours of LAB",
-    "L": "it is grey, and the LoRA would learn that",
-    "1": "it is black and white, and the LoRA would learn that",
-    "I;16": "its 16 bits would be clipped to white",
-    "I": "its 32 bits would be clipped to white",
-}
 # Flux was trained on shapes up to about 2:1; a strip is far from them.
 _STRIP = 4
-# The share of an image whose loss by cropping is worth a remark.
-_CROP = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,29 +107,24 @@ def _check_files(images: Sequence[CaptionedFile]) -> Iterator[tuple[str, Level, 
         if file.suffix == CAPTION and file.with_suffix("") not in stems:
             text = "a caption without an image; rename it to match its image, or remove it"
             yield file.name, "fault", text
-        elif file.is_file() and file.suffix.lower() not in (CAPTION, *IMAGE_SUFFIXES):
-            text = f"save images as one of {' '.join(IMAGE_SUFFIXES)}, or remove it"
+        elif file.is_file() and file.suffix.lower() not in (CAPTION, *IMAGES):
+            text = f"save images as one of {' '.join(IMAGES)}, or remove it"
             yield file.name, "remark", f"neither a readable image format nor a caption; {text}"
 
 
 def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: dict[str, str]) -> Problems:
     try:
         opened = open_image(pair.image)
-        image = ImageOps.exif_transpose(opened)
     except ConfigError as error:
         yield "fault", _own_words(error)
         return
-    yield from _check_size(image, data)
-    has_alpha = "A" in opened.mode[1:] or "transparency" in opened.info
-    if opened.mode != "RGB" or has_alpha:
-        text = "its transparency would be dropped; put it on a background, and"
-        text = text if has_alpha else f"{_MODES.get(opened.mode, 'it is not RGB')};"
-        yield "fault", f"mode {opened.mode}: {text} save it as RGB with 8 bits per channel"
+    image = ImageOps.exif_transpose(opened)
+    yield from _check_size(image.size, smallest=min(data.resolutions))
+    if opened.mode != "RGB" or "transparency" in opened.info:
+        text = "its colours would be converted, and its transparency dropped"
+        yield "fault", f"mode {opened.mode}: {text}; save it as RGB with 8 bits per channel"
     if getattr(opened, "is_animated", False):
         yield "fault", "animated, and only the first frame is used; save the frame that you want"
-    if opened.getexif().get(_EXIF_ORIENTATION, 1) != 1:
-        text = "rotated by an EXIF tag, as training does and some programs do not"
-        yield "remark", f"{text}; rotate the pixels and remove the tag"
     # Equal pixels are duplicates, whatever the names and compression of the files.
     content = f"{image.size}".encode() + image.convert("RGB").tobytes()
     first = seen.setdefault(hashlib.sha256(content).hexdigest(), pair.name)
@@ -150,22 +132,14 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: dict[str, str
         yield "fault", f"the same pixels as {first}, which would count twice; remove one of them"
 
 
-def _check_size(image: Image.Image, data: CaptionedImages) -> Problems:
-    (width, height), smallest, largest = image.size, min(data.resolutions), max(data.resolutions)
-    own = f"{width} x {height} px"
+def _check_size(size: tuple[int, int], *, smallest: int) -> Problems:
+    width, height = size
     if math.sqrt(width * height) < smallest:
         text = "use a larger original: images are never enlarged, and enlarged ones teach blur"
-        yield "fault", f"{own}, less than {smallest} x {smallest}; {text}"
-    elif math.sqrt(width * height) < largest:
-        text = "so that its own size counts more than once; use a larger original"
-        yield "remark", f"{own}, less than {largest} x {largest}, {text}"
+        yield "fault", f"{width} x {height} px, less than {smallest} x {smallest}; {text}"
     if max(width, height) > _STRIP * min(width, height):
-        yield "fault", f"a strip of {own}, far from the shapes that Flux knows; crop it"
-    across, down = fitted_size(width, height, resolution=smallest, bucket=data.bucket)
-    lost = 1 - min(across / down, width / height) / max(across / down, width / height)
-    if lost > _CROP:
-        text = f"trained on at {across} x {down} px, which cuts off {lost:.0%} of it"
-        yield "remark", f"{text}; crop it to keep what matters, or set a smaller data.bucket"
+        text = "far from the shapes that Flux knows; crop it"
+        yield "fault", f"a strip of {width} x {height} px, {text}"
 
 
 def _check_caption(pair: CaptionedFile, image: Path, trigger: str | None) -> Problems:

@@ -47,13 +47,12 @@ def _run(attempt: Attempt[Infer]) -> None:
     clocks = Clocks(ranks.device, purposes=PURPOSES)
     spec = infer_spec(config)
     images = list(_images(run, config, spec))
-    set_precision(spec.precision, ranks.device)
+    set_precision(spec.tuned.train.precision, ranks.device)
     with process_group(ranks):
         missing = [image for image in images if not image.file.is_file()]
         # Every rank lists what is missing before any rank writes.
         dist.barrier()
-        lora = str(spec.lora) if spec.lora else None
-        attempt.note(ranks=ranks.world, lora=lora, versions=versions())
+        attempt.note(ranks=ranks.world, lora=str(spec.lora), versions=versions())
         metrics = attempt.open_metrics()
         done = len(images) - len(missing)
         metrics.event("started", **_at(done))

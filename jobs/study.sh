@@ -2,8 +2,8 @@
 # Run a study from its plan to its report: on the cluster if Slurm answers, else on this machine.
 #   make study NAME=a-small             one of the five studies (jobs/studies/), or configs/studies/NAME.yaml
 #   jobs/study.sh NAME|STUDY.yaml [key=v1,v2 ...]
-# Called again, it runs the missing and failed cells. Ctrl-C or a closed terminal ends the wait, not the
-# study: on a cluster, a small job after the report of each grid of a recipe submits the next one.
+# Ctrl-C or a closed terminal ends the wait, not the grid that is queued. Called again, it runs the missing
+# and failed cells, then the next grid.
 [ -n "${BASH_VERSION-}" ] || { echo "run it with bash: bash $0 ..." >&2; exit 2; }
 set -euo pipefail
 
@@ -28,10 +28,8 @@ has_slurm() {
   command -v sbatch >/dev/null && sinfo &>/dev/null
 }
 
-# The folders of the grids that this recipe has run so far; those in ENDED (a job's) are not run again.
-folders=() ended=()
-[[ -z ${ENDED-} ]] || mapfile -t ended <<<"$ENDED"
-arguments=("$@") FOLDER='' chained=
+# FOLDER is that of the grid that was submitted last.
+arguments=("$@") FOLDER=''
 
 on_interrupt() {
   echo >&2
@@ -45,41 +43,6 @@ on_interrupt() {
 }
 trap on_interrupt INT
 
-# Jobs that go on with a recipe have the name and the output of its first grid.
-chain() {
-  basename "${folders[0]}-next"
-}
-
-is_chained() {
-  [[ -n $(squeue -h --name="$(chain)" -o %i) ]]
-}
-
-# Queue a job that runs this script again after the job $1, with the grids so far as ended.
-queue_next() {
-  local flags job text
-  [[ -n ${ENDED-} ]] || rm -f "${folders[0]}"/jobs/next.{status,out}
-  mapfile -t flags < <(job_flags "" 1 0)
-  text=$(printf 'ENDED=%q exec bash' "$(printf '%s\n' "${folders[@]}")"; printf ' %q' "$ROOT/jobs/study.sh" "${arguments[@]}")
-  job=$(sbatch --parsable "${flags[@]}" --dependency="afterany:$1" --job-name="$(chain)" --cpus-per-task=2 \
-    --time=01:00:00 --output="${folders[0]//%/%%}/jobs/next.out" --open-mode=append <<<"#!/usr/bin/env bash
-$text") || return
-  echo "job $job goes on after the report"
-}
-
-# Print what the jobs that go on write until none is left, and leave with the status of the last.
-follow() {
-  local output=${folders[0]}/jobs/next
-  echo
-  echo "== the next grids, by jobs called $(chain)"
-  tail -n +1 -F --pid=$$ "$output.out" 2>/dev/null &
-  while is_chained; do sleep 2; done
-  # Let it print the last lines, then end it: to --pid a parent that nobody has waited for still lives,
-  # and whoever reads our output to its end would wait for this tail.
-  sleep 1
-  kill "$!" 2>/dev/null || true
-  exit "$(cat "$output.status" 2>/dev/null || echo 1)"
-}
-
 show_report() {
   echo
   echo "== report"
@@ -89,17 +52,9 @@ show_report() {
 
 # Run one grid, and set FOLDER to its folder.
 study() {
-  # shellcheck disable=SC2034  # the eval below sets ARRAY too
-  local file=$1 where=() results status=0 STUDY='' ARRAY='' REPORT='' PROCESS=''
+  # shellcheck disable=SC2034  # the eval below sets JOBS too
+  local file=$1 where=() results status=0 STUDY='' JOBS='' REPORT='' PROCESS=''
   shift
-  if ((${#ended[@]})); then
-    FOLDER=${ended[0]} ended=("${ended[@]:1}")
-    folders+=("$FOLDER")
-    # The reports of earlier grids are printed already.
-    ((${#ended[@]})) || show_report
-    python -m launch status "$FOLDER" --wait >/dev/null
-    return
-  fi
   [[ -e $file ]] || file=$ROOT/configs/studies/$file.yaml
   echo
   echo "== $(basename "$file" .yaml)"
@@ -114,35 +69,22 @@ study() {
   echo
   echo "== submit"
   results=$(python -m launch submit --shell "$file" "$@" "${where[@]}")
-  # Sets STUDY, and ARRAY and REPORT (jobs) or PROCESS (a local process).
+  # Sets STUDY, and JOBS and REPORT or PROCESS (a local process).
   eval "$results"
   FOLDER=$STUDY
-  folders+=("$FOLDER")
   echo "study: $FOLDER"
-  if [[ -e $recipe ]] && has_slurm; then
-    if [[ -n ${ENDED-} && -n $REPORT ]]; then
-      queue_next "$REPORT"
-      trap - EXIT
-      exit
-    elif [[ -z ${ENDED-} ]] && is_chained || { [[ -n $REPORT ]] && queue_next "$REPORT"; }; then
-      chained=1
-    fi
-  fi
-
   echo
   echo "== wait"
   python -m launch status "$FOLDER" --wait || status=$?
   # The report is written by its own job, or at the end of the local process.
   while [[ -n $REPORT && -n $(squeue -h -j "$REPORT" 2>/dev/null) ]]; do sleep 2; done
   while [[ -n $PROCESS ]] && kill -0 "$PROCESS" 2>/dev/null; do sleep 1; done
-  [[ -z $chained ]] || follow
   show_report
   return "$status"
 }
 
-# Print a command, then run it; not again after the grids that ended before.
+# Print a command, then run it.
 ask() {
-  ((${#ended[@]})) && return
   echo
   echo "\$ $*"
   "$@"
@@ -150,10 +92,6 @@ ask() {
 
 if [[ -e $recipe ]]; then
   shift
-  if [[ -n ${ENDED-} ]]; then
-    first=${ended[0]}
-    trap 'echo $? >"$first/jobs/next.status"' EXIT
-  fi
   if [[ -z $SIZE ]] && ! has_slurm; then
     echo "study $NAME is for a cluster, and no Slurm answers here; try: make study NAME=$NAME-small" >&2
     exit 2

@@ -21,10 +21,6 @@ EXAMPLES = """examples:
 RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or last: the newest run.
 exit codes: 0 good, 1 no, 2 misuse"""
 
-_GONE = {
-    "--dry-run": "use ditbench plan",
-    "--into": "submit adds cells to the newest folder that has some of them; --new starts another",
-}
 # Commands that ask Slurm, or look for runs in LOGS.
 _OF_A_SITE = ("plan", "submit", "rerun", "status", "why", "cancel")
 
@@ -87,8 +83,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     flags = arguments[cut + 1 :]
     end = flags.index("--") if "--" in flags else len(flags)
     options.flags, words = flags[:end], flags[end + 1 :]
-    for word in set(rest) & set(_GONE):
-        top.error(f"{word} is gone: {_GONE[word]}")
     if any(word.startswith("-") for word in rest) or (rest and "overrides" not in options):
         top.error(f"unrecognized arguments: {' '.join(rest)}")
     if options.flags and options.command not in ("plan", "submit"):

@@ -19,8 +19,8 @@ from configs.schema import Run, key_info, keys
 from configs.yaml12 import dump_yaml
 from runs.json_files import SCHEMA_VERSION, AttemptEntry, Manifest, read_manifest
 from runs.records import Record, RecordWriter, read_records
-from runs.slurm_env import array_row, batch_job, is_restarted
-from runs.study_folder import StudyFolder, is_study_folder
+from runs.slurm_env import batch_job, is_restarted
+from runs.study_folder import is_study_folder
 from runs.trust import check_above, check_own, keep_from_others
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -37,7 +37,6 @@ class RunFolder:
     manifest_file = Below("manifest.json")  # where each attempt ran, with which code and versions
     metrics_file = Below("metrics.jsonl")  # the append-only records of what happened
     checkpoints = Below("checkpoints")  # the folder also of `latest`, which names the newest
-    data_file = Below("data.json")  # hashes of a fine-tuning's images with captions, by path
     samples = Below("samples")  # the folder of sample grids, by step
     lora = Below("lora")  # the folder of LoRA files, by step: `step-000000500.safetensors`
     profile = Below("profile")  # the folder of Chrome traces, by attempt
@@ -168,12 +167,14 @@ def new_id() -> str:
 def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
     """Return the run (of `kind`) that `source` resumes, or None if a new run is to be created.
 
-    A study folder means the cell of this array task. Any other `source` that is not a run folder
-    resumes a run only in a batch job that Slurm restarted; the run is found by the job id. Raise
-    `ConfigError` for a folder of another user.
+    A `source` that is not a run folder resumes a run only in a batch job that Slurm restarted; the
+    run is found by the job id. Raise `ConfigError` for a study and for a folder of another user.
     """
     if is_study_folder(source):
-        return _cell(StudyFolder(source.resolve()))
+        raise ConfigError(
+            f"{source}: a study of many runs; name one of them in its cells/, or submit the "
+            f"missing ones: ditbench submit {source}"
+        )
     if is_run(source) and kind in (None, read_tree(source / "config.yaml").get("kind")):
         check_own(source)
         return RunFolder(source.resolve())
@@ -189,20 +190,6 @@ def find_run(source: Path, *, kind: str | None = None) -> RunFolder | None:
         return None
     check_own(found[0])
     return RunFolder(found[0].resolve())
-
-
-def _cell(study: StudyFolder) -> RunFolder:
-    """Return the cell of this array task."""
-    index = array_row()
-    if index is None:
-        raise ConfigError(
-            f"{study.path}: a study of many runs; name one of them in its cells/, or submit the "
-            "missing ones: ditbench submit FOLDER"
-        )
-    check_own(study.path)
-    run = open_run(study.cell(study.row(index).cell))
-    check_own(run.path)
-    return run
 
 
 def run_name(source: Path, config: Run) -> str:

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Required, TypeVar
 
-from pydantic import ConfigDict, Field, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from configs.errors import ConfigError
@@ -51,14 +51,6 @@ class ErrorNote(TypedDict, total=False):
     message: str
     rank: int
     node: str
-
-
-class ArrayRows(TypedDict):
-    """`jobs/ID.json` of a study: the rows of an array's tasks, of which task 0 is row `first`."""
-
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
-    first: int
-    rows: list[NonNegativeInt]
 
 
 @cache

@@ -62,13 +62,9 @@ def _named(runs: Sequence[RunFolder], name: str) -> list[Path]:
 
 
 def _of_job(runs: Sequence[RunFolder], job: str) -> list[Path]:
-    """Return the runs of a job, or the study of an array."""
-    by_id = {run: _jobs(run) for run in counted(runs, f"looking for job {job}, runs")}
-    found = [run.path for run in runs if job in by_id[run]]
-    arrays = {
-        _study_or_run(run) for run in runs if any(one.startswith(f"{job}_") for one in by_id[run])
-    }
-    return found or sorted(arrays)
+    """Return the runs of a job."""
+    shown = f"looking for job {job}, runs"
+    return [run.path for run in counted(runs, shown) if job in _jobs(run)]
 
 
 def _jobs(run: RunFolder) -> set[str]:

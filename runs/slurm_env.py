@@ -33,12 +33,6 @@ def batch_job() -> str | None:
     return _number("SLURM_JOB_ID")
 
 
-def array_row() -> int | None:
-    """Return the row of cells.tsv of this array task, which counts from `FIRST_CELL`."""
-    task = _number("SLURM_ARRAY_TASK_ID")
-    return None if task is None else int(_number("FIRST_CELL") or 0) + int(task)
-
-
 def job_facts() -> dict[str, Any]:
     """Return the facts about this job that a manifest may hold; empty outside Slurm."""
     facts = {

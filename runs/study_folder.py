@@ -1,7 +1,7 @@
 """A study folder: study.yaml, cells.tsv with one row per run, and a run folder per cell in cells/.
 
-`index` counts the rows and never changes: an array task finds its cell by it. `order` is the
-position in the order of running. Levels are JSON, so that any value fits on one line.
+`index` counts the rows, and `order` is the position in the order of running. Levels are JSON, so
+that any value fits on one line.
 """
 
 import json
@@ -41,7 +41,7 @@ class StudyFolder:
     path: Path
     study_file = Below("study.yaml")  # the study with every key resolved
     cells_file = Below("cells.tsv")  # the table of runs
-    jobs = Below("jobs")  # the folder with the script of every job array and the rows of its tasks
+    jobs = Below("jobs")  # the folder of the output of its jobs
     stop_file = Below("STOP")  # if it exists, a study without Slurm ends before its next cell
 
     def cell(self, name: str) -> Path:
@@ -77,15 +77,6 @@ class StudyFolder:
         study = self.study() if self.study_file.exists() else None
         axes = [(axis, list(levels)) for axis, levels in study.axes.items()] if study else []
         return sorted(self.rows(), key=lambda row: (_positions(row, axes), row.repeat))
-
-    def row(self, index: int) -> StudyRow:
-        """Return the row of an array task."""
-        rows = self.rows()
-        if not 0 <= index < len(rows):
-            raise ConfigError(
-                f"{self.cells_file}: has no cell {index}; the last is {len(rows) - 1}"
-            )
-        return rows[index]
 
     def write_rows(self, rows: Iterable[StudyRow]) -> None:
         """Replace cells.tsv."""

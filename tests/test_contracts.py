@@ -220,9 +220,7 @@ def test_help_is_given_without_loading_torch(module: str) -> None:
 
 # Files of the checkout, of the kernel and of a process of ours, which no other user can replace.
 _OWN_FILES = {
-    "analysis/commands/files/figure.py",
     "analysis/report/html.py",
-    "analysis/wandb_export.py",
     "configs/checks/compute_node.py",
     "launch/doctor/measurements.py",
     "launch/doctor/probe_jobs.py",

@@ -170,8 +170,8 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
     cells = [folder for folder in path.parents if folder.parent.name == "cells"]
     run = str(cells[0] if cells else logs / "run-1")
     folder = str(study if study in path.parents else logs)
-    read = ["runs", "runs --detect", "speed", "loss", "cells", "cells --scaling",
-            "cells --ablation", "cost", "noise"]  # fmt: skip
+    read = ["runs", "runs --detect", "speed", "loss", "cells",
+            "cells --ablation", "cells --scaling", "cost", "noise"]  # fmt: skip
     return [
         *((analysis, [*name.split(), folder]) for name in read),
         (analysis, ["target", folder, "--target", "loss<=1"]),
@@ -188,7 +188,7 @@ def commands(logs: Path, path: Path) -> list[tuple[Callable[[list[str]], int], l
         (launch, ["why", str(study)]),
         (launch, ["cancel", run]),
         (launch, ["cancel", str(study)]),
-        (launch, ["plan", str(logs / "study.yaml"), "--script", "--no-forecast"]),
+        (launch, ["plan", str(logs / "study.yaml"), "--script", "--force"]),
         (launch, ["plan", run, "--script"]),
     ]
 

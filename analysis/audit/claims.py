@@ -22,7 +22,6 @@ QUANTITIES = {
     "steps_per_s": 1,
     "images_per_s": 1,
     "step_s": 1,
-    "end_to_end_steps_per_s": 1,
     "loss": 1,
     "speedup": 2,
     "loss_ratio": 2,
@@ -149,10 +148,6 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
 
 def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None, str]:
     rate = run.rate if quantity == "images_per_s" else run.steps_per_s
-    if quantity == "end_to_end_steps_per_s":
-        whole = run.breakdown.steps_per_s if run.breakdown else None
-        exact = None if whole is None else Estimate(value=whole, low=whole, high=whole)
-        return exact, "wall time from the first start to the last record"
     if rate is None:
         return None, f"{why}: no steady rate"
     if quantity == "images_per_s":

@@ -1,37 +1,22 @@
-"""`cells --ablation`: main effects and interactions of a study's factors."""
+"""`cells --ablation`: main effects of a study's factors."""
 
 import argparse
 
-from analysis.commands import plot_file, writing
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import group_arms
 from analysis.read.find import read_logs
-from analysis.study.ablation import effect_rows, effects, interactions
-from analysis.study.cells import group_cells, started_runs
-from analysis.table import put, put_more, remark
+from analysis.study.ablation import effect_rows, effects
+from analysis.study.cells import started_runs
+from analysis.table import put, remark
 
-EXAMPLE = "ditbench cells logs/layouts-1120 --ablation --plot effects.svg"
-
-
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the plot."""
-    parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="draw the effects: .png, .svg or .pdf"
-    )
+EXAMPLE = "ditbench cells logs/layouts-1120 --ablation"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print effects, then interactions; return 1 if no two cells differ in one factor only."""
-    study = group_cells(started_runs(read_logs(args.paths)))
-    found = effects(study)
-    rows, others = effect_rows(found, interactions(found, study))
-    put(rows, args, json={"effects": rows, "interactions": others})
-    if not args.csv:
-        put_more(others, args, title="how an effect changes with another factor")
-    remark(study.remarks)
-    if args.plot:
-        # matplotlib takes half a second to import.
-        from analysis.plot import save
-        from analysis.study.plots import effects_figure
-
-        with writing(args.plot):
-            save(effects_figure(found), args.plot)
-    return 0 if found else 1
+    """Print the effects; return 1 if no two cells differ in one factor only."""
+    logs = started_runs(read_logs(args.paths))
+    known = [log for log in logs if log.config is not None]
+    rows = effect_rows(effects(group_arms(measure_rates(known))))
+    put(rows, args, json={"effects": rows})
+    remark(f"{log.name}: left out: its config is not known" for log in logs if log.config is None)
+    return 0 if rows else 1

@@ -13,7 +13,7 @@ from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
 DROP = (
-    "HFU", "MFU", "host-bound", "counts", "image_s", "gpu_gb", "images_per_s", "loss",
+    "MFU", "counts", "image_s", "gpu_gb", "images_per_s", "loss",
     "ended_early",
 )  # fmt: skip
 EXAMPLE = "ditbench cells logs/layouts-1120 --of validation_loss"

@@ -54,7 +54,6 @@ def run(args: argparse.Namespace) -> int:
             lines = (f"{row['verdict']}. {_cause(row['differs'])}" for row in rows)
             print("\n" + "\n".join(map(printable, lines)))
         put_more(differ, args, title=f"what differs from {arms[0].name}:")
-    args.rows = rows
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
     return 0
 

@@ -1,13 +1,13 @@
-"""`cost`: GPU-hours, money, energy and carbon dioxide of runs."""
+"""`cost`: GPU-hours, money and energy of runs."""
 
 import argparse
 from pathlib import Path
 
 from analysis.gpus.energy import energy_row
-from analysis.measure.cost import cost_rows, hours_row
+from analysis.measure.cost import cost_row, hours_row
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
-from configs.gpus import CARBON, read_rates
+from configs.gpus import read_rates
 
 EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
 
@@ -21,17 +21,15 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--rates",
         type=Path,
         metavar="FILE",
-        help=f"YAML: money per hour of each GPU; a line `{CARBON}: 35` gives carbon dioxide, too",
+        help="YAML: money per hour of each GPU",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a row per run, then the ledger of hours."""
     rates = read_rates(args.rates) if args.rates else {}
-    carbon = rates.pop(CARBON, None)
     logs = read_logs(args.paths)
-    spent = [energy_row(log, g_co2_per_kwh=carbon) for log in logs]
-    rows = [row | more for row, more in zip(cost_rows(logs, rates), spent, strict=True)]
+    rows = [cost_row(log, rates) | energy_row(log) for log in logs]
     ledger = [row for log in logs if (row := hours_row(log))]
     put(rows, args, json={"runs": rows, "hours": ledger})
     title = "hours by purpose (queue and hold are not part of the allocated hours)"

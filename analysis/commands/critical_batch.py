@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> int:
         "e_min": line.e_min if line else None,
     }
     put(rows, args, json=whole)
-    args.rows = [whole]
     remark(remarks)
     if args.json or args.csv:
         remark([_sentence(found)])

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from analysis.read.find import read_logs
-from analysis.study.decision import decide, end_settled, spent, standing_row
+from analysis.study.decision import decide, end_settled
 from analysis.table import put, remark
 from configs.errors import Unreadable
 from runs.study_folder import StudyFolder, is_study_folder
@@ -28,11 +28,9 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"{path}: no such file or folder")
     if others or not is_study_folder(path):
         raise Unreadable(f"{args.paths[-1]}: --decided takes one folder of a study")
-    study, logs = StudyFolder(path), read_logs([str(path)])
-    found = decide(study, logs)
-    rows = [standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]
-    put(rows, args, json=rows)
-    remark([spent(found, logs)])
+    study = StudyFolder(path)
+    found = decide(study, read_logs([str(path)]))
+    put([one.row(base=next(iter(found.cells))) for one in found.contrasts], args)
     if args.skip:
         remark(end_settled(study, found))
     return 0 if len(found.settled) == len(found.cells) else 1

@@ -7,7 +7,6 @@ from analysis.measure.loss import (
     MARGIN,
     Compared,
     exact_differences,
-    factor_remarks,
     loss_rows,
 )
 from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
@@ -28,9 +27,6 @@ def options(parser: argparse.ArgumentParser) -> None:
         default="loss",
         metavar="NAME",
         help="compare this evaluation, such as validation_loss, instead of the training loss",
-    )
-    parser.add_argument(
-        "--after", type=float, default=0.0, metavar="X", help="compare from this point on"
     )
     parser.add_argument(
         "--margin",
@@ -65,7 +61,6 @@ def _compare(logs: list[RunLog], args: argparse.Namespace) -> int:
         loss_curve(logs[0], by=args.by, of=args.of)  # raises, with what there is instead
     rows = loss_rows(logs, _compared(args))
     put(rows, args, json={"pairs": rows})
-    remark(factor_remarks(logs, _compared(args)))
     return 0
 
 
@@ -89,7 +84,7 @@ def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
 
 
 def _compared(args: argparse.Namespace) -> Compared:
-    return Compared(of=args.of, by=args.by, after=args.after, margin=args.margin)
+    return Compared(of=args.of, by=args.by, margin=args.margin)
 
 
 def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:

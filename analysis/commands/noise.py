@@ -4,12 +4,7 @@ import argparse
 
 from analysis.commands import plot_file, writing
 from analysis.gradient_noise.stages import read_noise
-from analysis.gradient_noise.table import (
-    by_step,
-    noise_by_stage,
-    noise_remarks,
-    noise_rows,
-)
+from analysis.gradient_noise.table import by_step, noise_remarks, noise_rows
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
@@ -47,18 +42,17 @@ def run(args: argparse.Namespace) -> int:
     if not runs:
         raise Unreadable(f"{args.paths[0]}: no run in it")
     logs = [read_noise(run, stages=args.stages) for run in runs]
-    found = [(log, noise_by_stage(log)) for log in logs]
-    table = [row for log, stages in found for row in noise_rows(log, stages)]
-    if args.scope:
-        table = [row for row in table if row["scope"] == args.scope]
+    found = [(log, noise_rows(log)) for log in logs]
+    every = [row for _, rows in found for row in rows]
+    table = [row for row in every if args.scope in (None, row["scope"])]
     put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
-    for log, stages in found:
-        remark(noise_remarks(log, stages))
+    for log, rows in found:
+        remark(noise_remarks(log, rows))
     if args.plot:
         # matplotlib takes half a second to import.
         from analysis.gradient_noise.plot import noise_figure
         from analysis.plot import save
 
         with writing(args.plot):
-            save(noise_figure([(log.name, stages) for log, stages in found]), args.plot)
+            save(noise_figure(every), args.plot)
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

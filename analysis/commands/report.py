@@ -28,7 +28,6 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
     )
-    parser.add_argument("--rates", metavar="FILE", help="prices of a GPU-hour, as of `cost`")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -36,13 +35,8 @@ def run(args: argparse.Namespace) -> int:
     if args.check:
         return max(_check(Path(path), args) for path in args.paths)
     folder = args.out.parent
-    paths, rates = (
-        [os.path.relpath(Path(path).resolve(), folder.resolve()) for path in listed]
-        for listed in (args.paths, [args.rates] if args.rates else [])
-    )
-    record = ReportRecord(
-        title=args.title, margin=args.margin, paths=paths, rates=next(iter(rates), None)
-    )
+    paths = [os.path.relpath(Path(path).resolve(), folder.resolve()) for path in args.paths]
+    record = ReportRecord(title=args.title, margin=args.margin, paths=paths)
     made = build(record, folder)
     table = args.out.with_suffix(".csv")
     with writing(args.out):

@@ -3,8 +3,8 @@
 import argparse
 
 from analysis.detect.detectors import detect, finding_row
-from analysis.measure.overview import overview
-from analysis.read.find import ReadLogs, read_all
+from analysis.measure.overview import run_row
+from analysis.read.find import read_all
 from analysis.table import put, remark
 
 EXAMPLE = "ditbench runs logs"
@@ -21,17 +21,14 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the table; return 1 if a run could not be read."""
+    """Print the table; return 1 if a run could not be read, or `--detect` finds a fault."""
+    found = read_all(args.paths)
     if args.detect:
-        return _detect(read_all(args.paths), args)
-    entries = overview(args.paths)
-    put([entry["row"] for entry in entries], args)
-    remark(line for entry in entries for line in entry["remarks"])
-    return 1 if any(entry["row"].get("state") == "unreadable" for entry in entries) else 0
-
-
-def _detect(found: ReadLogs, args: argparse.Namespace) -> int:
-    rows = [finding_row(log, one) for log in found.logs for one in detect(log)]
+        rows = [finding_row(log, one) for log in found.logs for one in detect(log)]
+    else:
+        rows = [run_row(log) for log in found.logs]
+        rows += [{"run": name, "state": "unreadable"} for name, _ in found.unread]
+        remark(line for log in found.logs for line in log.remarks)
     put(rows, args)
     remark(why for _, why in found.unread)
-    return 1 if rows or found.unread else 0
+    return 1 if found.unread or (args.detect and rows) else 0

@@ -1,26 +1,53 @@
 """`cells --scaling`: speedup and efficiency by number of ranks."""
 
 import argparse
+from typing import Any
 
-from analysis.measure.scaling import curve_dict, curves
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate, speed_contrast
+from analysis.measure.speed_table import rate_fields
 from analysis.read.find import read_logs
-from analysis.table import put, remark
+from analysis.read.machine import ranks
+from analysis.stats.judge import Judgement, judge
+from analysis.study.cells import factors_of, started_runs
+from analysis.table import put
+from analysis.verdict import verdict_fields
 
 EXAMPLE = "ditbench cells logs/study-1120 --scaling"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the curves; return 1 if no two runs differ in the number of ranks only."""
-    found, remarks = curves(read_logs(args.paths))
-    rows = [row for curve in found for row in curve.rows]
-    put(rows, args, json={"curves": [curve_dict(curve) for curve in found]})
-    for curve in found:
-        if curve.serial:
-            low, high = curve.serial.low, curve.serial.high
-            remark(
-                [f"{curve.kind}: serial fraction {curve.serial.value:.3f} [{low:.3f}, {high:.3f}]"]
-            )
-        elif curve.kind == "strong":
-            remark(["strong: no fit of Amdahl's law below three rank counts"])
-    remark(remarks)
-    return 0 if found else 1
+    """Print a row per number of ranks of cells that differ in nothing else; return 1 for none."""
+    families: dict[tuple[str, ...], list[Arm]] = {}
+    arms = group_arms(measure_rates(started_runs(read_logs(args.paths))))
+    factors, levels = factors_of([arm.runs[0].log for arm in arms])
+    place = next((n for n, names in enumerate(factors) if "ranks" in names.split(" + ")), None)
+    for arm, own in zip(arms, levels, strict=True):
+        if place is not None and ranks(arm.runs[0].log.facts):
+            families.setdefault(own[:place] + own[place + 1 :], []).append(arm)
+    ordered = [sorted(family, key=_ranks) for family in families.values()]
+    pairs = [(family[0], arm) for family in ordered for arm in family]
+    contrasts = [(speed_contrast(base, arm), SPEED) for base, arm in pairs if arm is not base]
+    judged = iter(judge(contrasts))
+    rows = [_row(base, arm, None if arm is base else next(judged)) for base, arm in pairs]
+    put(rows, args, drop=("mfu", "images_per_s"))
+    return 0 if rows else 1
+
+
+def _ranks(arm: Arm) -> int:
+    return ranks(arm.runs[0].log.facts) or 0
+
+
+def _row(base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
+    """Return the speedup of an arm over the one of the fewest ranks, also by the ranks it took."""
+    rates, share = rate_fields(arm, pooled_rate(arm)), _ranks(base) / _ranks(arm)
+    verdict = verdict_fields(found, SPEED, base=base.name, arm=arm.name)
+    ends = {"efficiency": "ratio", "efficiency_low": "low", "efficiency_high": "high"}
+    return {
+        "run": arm.name,
+        "ranks": _ranks(arm),
+        "images_per_s": rates["images_per_s"],
+        "mfu": rates["mfu"],
+        **verdict,
+        **{name: verdict[of] and verdict[of] * share for name, of in ends.items()},
+    }

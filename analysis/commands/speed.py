@@ -17,7 +17,7 @@ from configs.terminal import printable
 EXAMPLE = "ditbench speed logs/one-rank logs/two-ranks --clock train"
 MOST_LISTED = 4
 # The columns to leave out first of a table that is too wide.
-DROP = ("counts", "host-bound", "HFU", "MFU", "clock", "images_per_s")
+DROP = ("counts", "MFU", "clock", "images_per_s")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
@@ -48,7 +48,6 @@ def run(args: argparse.Namespace) -> int:
     found = [row | load for row, load in zip(rows, loads, strict=True)]
     is_text = not (args.json or args.csv)
     put(rows if is_text else found, args, drop=DROP)
-    args.rows = found
     if is_text:
         print("".join(f"\n{part}\n" for part in _below(compared, loads, whole=args.all)), end="")
     remark(

@@ -1,8 +1,7 @@
-"""Detect faults in a run from its records: losses, rates, gaps and resumes."""
+"""Detect faults in a run from its records: of its losses, its rate, and skipped steps."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from analysis.measure.clocks import choose_clocks, intervals
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
 from analysis.stats.summary import SIGMA_OF_MAD, robust, summarise
-from runs.records import starts
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
@@ -20,10 +18,6 @@ DIVERGED_RECORDS = 10
 MOST_STALLS, STALL_SHARE = 3, 0.05
 WINDOW = 15
 MIN_RECORDS = 30
-# A step between two records that is this many times the usual one is a gap.
-GAP_TIMES = 1.5
-MIN_STEPS_FOR_GAPS = 4
-AITOOLKIT_DATABASE = "ai-toolkit database"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +33,7 @@ class Finding:
 @kept_with_log
 def detect(log: RunLog) -> list[Finding]:
     """Return the findings of all detectors in a run, in the order of steps."""
-    found = [*_nans(log), *_loss(log), *_rates(log)]
-    found += [*_skipped_steps(log), *_gaps(log), *_resumes(log)]
+    found = [*_nans(log), *_loss(log), *_rates(log), *_skipped_steps(log)]
     return sorted(found, key=lambda finding: (finding.step, finding.kind))
 
 
@@ -144,45 +137,8 @@ def _rates(log: RunLog) -> Iterator[Finding]:
 
 
 def _skipped_steps(log: RunLog) -> Iterator[Finding]:
-    """Find fine-tuning steps that were skipped after an out-of-memory error, as ai-toolkit does.
-
-    In its database such a step has a learning rate and no loss.
-    """
-    loss, rate = np.isnan(log.column("loss")), np.isnan(log.column("lr"))
-    rows = np.flatnonzero(loss & ~rate)
-    if log.format == AITOOLKIT_DATABASE and (~loss).any() and len(rows):
-        detail = f"{len(rows)} steps without a loss: out of memory, most likely, and skipped"
-        yield _at(log, int(rows[0]), "skipped", detail)
-    if (log.config or {}).get("kind") == "finetune":
-        images = np.nan_to_num(log.column("skipped_images"))
-        for row in np.flatnonzero(images > 0):
-            detail = f"{images[row]:.0f} images: out of memory, most likely, and skipped"
-            yield _at(log, int(row), "skipped", detail)
-
-
-def _gaps(log: RunLog) -> Iterator[Finding]:
-    """Find steps that have no record although later steps have one."""
-    apart = np.diff(log.step)
-    if len(apart) < MIN_STEPS_FOR_GAPS:
-        return
-    usual = float(np.median(apart))
-    for row in np.flatnonzero(apart > GAP_TIMES * usual):
-        first, last = int(log.step[row]) + 1, int(log.step[row + 1]) - 1
-        yield _at(log, int(row) + 1, "gap", f"no record of steps {first} to {last}")
-
-
-def _resumes(log: RunLog) -> Iterator[Finding]:
-    """Find attempts after the first, with the pause before them and the steps done again.
-
-    The line is that of the attempt's first record, or of the last record before it.
-    """
-    for before, start in pairwise(starts(log.events)):
-        number, step = start["attempt"], int(start.get("step", 0))
-        earlier = [event for event in log.events if event["attempt"] < number]
-        pause = start["time"] - max(event["time"] for event in earlier or [before])
-        again = sum(r["step"] > step and r["attempt"] < number for r in log.lost)
-        redone = f", {again} recorded steps done again" if again else ""
-        rows = np.flatnonzero(log.attempt >= number)
-        line = int(log.line[rows[0] if len(rows) else -1]) if len(log) else 1
-        detail = f"attempt {number} goes on from step {step} after {pause:.0f} s{redone}"
-        yield Finding(kind="resumed", step=step, line=line, detail=detail)
+    """Find fine-tuning steps that were skipped after an out-of-memory error."""
+    images = np.nan_to_num(log.column("skipped_images"))
+    for row in np.flatnonzero(images > 0):
+        detail = f"{images[row]:.0f} images: out of memory, most likely, and skipped"
+        yield _at(log, int(row), "skipped", detail)

@@ -50,7 +50,8 @@ def load_row(load: Load) -> dict[str, Any]:
     of = dict(load.gpus[0][1]) if load.gpus else {}
     clocks = {f"{n}sm_ghz": of[f"{n}sm_mhz"] / 1e3 for n in ("", "max_") if f"{n}sm_mhz" in of}
     throttled = {n: share for n, share in of.items() if n.startswith("throttled_")}
-    known = {"data_share": load.data, "gpu_busy": load.busy, "power_w": load.power_w}
+    known = {"data_share": load.data, "host_bound": load.host_bound}
+    known |= {"gpu_busy": load.busy, "power_w": load.power_w}
     return known | clocks | dict(sorted(throttled.items()))
 
 

@@ -2,78 +2,53 @@
 
 from collections.abc import Sequence
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.gradient_noise.table import BinNoise, StageNoise
+from analysis.gradient_noise.table import Row
 from analysis.plot import figure_of, legend, plain, plain_ticks
-from analysis.stats.noise_scale import NoiseScale
 
-_STAGES_SHOWN = 4
+_STEPS_SHOWN = 4
 
 
-def noise_figure(runs: Sequence[tuple[str, list[StageNoise]]]) -> Figure:
-    """Return B_simple of runs with intervals; undetermined scales leave gaps.
+def noise_figure(rows: Sequence[Row]) -> Figure:
+    """Return B_simple of the rows of runs with intervals; undetermined scales leave gaps.
 
-    The upper panel shows it over training, with a line per bin if there is one run. The lower one
-    shows the first run over t at some of its stages, if it has bins.
+    The upper panel shows it over training, the lower one that of the first run over t at some of
+    its steps, if it has bins.
     """
-    rows = 2 if any(stage.bins for stage in runs[0][1]) else 1
-    figure, panels = figure_of(rows=rows, height=3.0 * rows)
-    for number, (name, stages) in enumerate(runs):
-        points = [(float(stage.step), stage.scale) for stage in stages]
-        color = "k" if len(runs) == 1 else f"C{number}"
-        _series(panels[0], points, color=color, label=plain(name))
-    if len(runs) == 1:
-        _bins_over_training(panels[0], runs[0][1])
+    binned = [row for row in rows if row["run"] == rows[0]["run"] and row["t"] != "all"]
+    count = 2 if binned else 1
+    figure, panels = figure_of(rows=count, height=3.0 * count)
+    for number, run in enumerate(dict.fromkeys(row["run"] for row in rows)):
+        own = [row for row in rows if row["run"] == run and row["t"] == "all"]
+        _series(panels[0], [row["step"] for row in own], own, color=f"C{number}", label=run)
     _finish(panels[0], "step")
-    if rows > 1:
-        _bins_over_t(panels[1], runs[0][1])
+    steps = sorted({row["step"] for row in binned})
+    scopes = dict.fromkeys(row["scope"] for row in binned)
+    picked = np.unique(np.linspace(0, len(steps) - 1, _STEPS_SHOWN).round().astype(int))
+    for number, place in enumerate(picked if steps else ()):
+        for style, scope in zip(("-", "--"), scopes, strict=False):
+            own = [row for row in binned if (row["step"], row["scope"]) == (steps[place], scope)]
+            middles = [sum(map(float, row["t"].split("-"))) / 2 for row in own]
+            label = f"step {steps[place]}, {scope}"
+            _series(panels[1], middles, own, color=f"C{number}", label=label, style=style)
+    if binned:
         _finish(panels[1], "t")
     return figure
 
 
-def _bins_over_training(axes: Axes, stages: list[StageNoise]) -> None:
-    """Plot a line per bin, from blue (little noise in the image) to yellow."""
-    count = max((len(_first_scope(stage)) for stage in stages), default=0)
-    binned = [stage for stage in stages if len(_first_scope(stage)) == count]
-    for k in range(count):
-        points = [(float(stage.step), _first_scope(stage)[k].scale) for stage in binned]
-        label = f"t {k / count:.4g}-{(k + 1) / count:.4g}"
-        colour = mpl.colormaps["viridis"](0.05 + 0.85 * (k / max(1, count - 1)))
-        _series(axes, points, color=colour, label=label)
-
-
-def _bins_over_t(axes: Axes, stages: list[StageNoise]) -> None:
-    """Plot a line per stage and scope, solid for the first scope."""
-    shown = [stage for stage in stages if stage.bins]
-    picked = np.unique(np.linspace(0, len(shown) - 1, _STAGES_SHOWN).round().astype(int))
-    for number, index in enumerate(picked if shown else []):
-        for style, (scope, bins) in zip(("-", "--", ":"), shown[index].bins.items(), strict=False):
-            points = [((one.t_low + one.t_high) / 2, one.scale) for one in bins]
-            label = f"step {shown[index].step}, {scope}"
-            _series(axes, points, color=f"C{number}", label=label, style=style)
-
-
 def _series(
-    axes: Axes,
-    points: list[tuple[float, NoiseScale]],
-    *,
-    color: str | tuple[float, float, float, float],
-    label: str,
-    style: str = "-",
+    axes: Axes, x: Sequence[float], rows: Sequence[Row], *, color: str, label: str, style: str = "-"
 ) -> None:
-    known = [(x, scale.b_simple) for x, scale in points if scale.b_simple]
-    if not known:
-        return
     # NaN breaks the line, so that it never crosses an undetermined scale.
-    values = [scale.b_simple.value if scale.b_simple else np.nan for _, scale in points]
-    x = [at for at, _ in points]
-    axes.plot(x, values, style, marker="o", ms=3, lw=1, color=color, label=label)
-    low, high = np.array([(b.low, b.high) for _, b in known], dtype=float).T
-    axes.vlines([at for at, _ in known], low, high, lw=2, alpha=0.3, color=color)
+    value, low, high = (
+        np.array([row[name] for row in rows], dtype=np.float64)
+        for name in ("b_simple", "low", "high")
+    )
+    axes.plot(x, value, style, marker="o", ms=3, lw=1, color=color, label=plain(label))
+    axes.vlines(x, low, high, lw=2, alpha=0.3, color=color)
 
 
 def _finish(axes: Axes, xlabel: str) -> None:
@@ -82,7 +57,3 @@ def _finish(axes: Axes, xlabel: str) -> None:
     axes.set_xlabel(xlabel)
     axes.set_ylabel("B_simple, images")
     legend(axes, fontsize=6, ncols=2)
-
-
-def _first_scope(stage: StageNoise) -> list[BinNoise]:
-    return next(iter(stage.bins.values()), [])

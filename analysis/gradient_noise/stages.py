@@ -6,18 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.gradient_noise.records import (
-    ADALN,
-    SAME,
-    STEPS,
-    WHOLE,
-    NoiseRecord,
-    padded,
-    parse_records,
-)
+from analysis.gradient_noise.records import ADALN, SAME, STEPS, WHOLE, NoiseRecord, parse_records
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import MIN_VALUES
-from analysis.stats.noise_scale import GramSums, concatenate
+from analysis.stats.noise_scale import GramSums
 from configs.errors import ConfigError, Unreadable
 from runs.folder import RunFolder
 from runs.records import read_records, valid
@@ -71,10 +63,7 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
         raise Unreadable(str(error)) from None
     parsed, malformed = parse_records(records)
     samples = parsed["gns_sample"]
-    if samples:
-        found = list(_checkpoints(samples))
-    else:
-        found = list(_training_stages(parsed["gns"], stages))
+    found = list(_checkpoints(samples) if samples else _training_stages(parsed["gns"], stages))
     if not found:
         raise Unreadable(
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
@@ -84,8 +73,8 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
 
 
 def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
-    """Yield equal stretches of records, cut also at changes of the microbatches."""
-    for _, alike in itertools.groupby(steps, key=lambda record: record.shape):
+    """Yield equal stretches of records, cut also at changes of the microbatches or bins."""
+    for _, alike in itertools.groupby(steps, key=lambda r: (r.count, r.batch, len(r.weights))):
         group = list(alike)
         parts = max(1, min(stages, len(group) // MIN_VALUES))
         for rows in np.array_split(np.arange(len(group)), parts):
@@ -94,17 +83,21 @@ def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
                 step=part[-1].step,
                 count=part[0].count,
                 seconds=None,
-                whole=concatenate([one.sums[STEPS][0] for one in part]),
-                binned=(_binned(part, ADALN),) if len(part[0].weights) else (),
+                whole=_of_rows([one.sums[STEPS][0] for one in part], batch=part[0].batch),
+                binned=(_every_bin(part),) if len(part[0].weights) else (),
             )
 
 
-def _binned(records: list[NoiseRecord], scope: str) -> BinnedSums:
-    """Return the sums of records of one shape."""
-    columns = zip(*(one.sums[scope] for one in records), strict=True)
-    *bins, total = map(concatenate, columns)
-    weights = np.max([one.weights for one in records], axis=0)
-    return BinnedSums(scope=scope, weights=weights, bins=tuple(bins), total=total)
+def _of_rows(rows: list[Floats], *, batch: int = 1) -> GramSums:
+    return GramSums(columns=np.array(rows, dtype=np.float64).reshape(-1, 4), batch=batch)
+
+
+def _every_bin(part: list[NoiseRecord]) -> BinnedSums:
+    """Return the sums of records that each have every bin, and after these all t."""
+    every = np.stack([one.sums[ADALN] for one in part], axis=1)  # [bins + 1, n, 4]
+    *bins, total = (_of_rows(list(rows)) for rows in every)
+    weights = np.max([one.weights for one in part], axis=0)
+    return BinnedSums(scope=ADALN, weights=weights, bins=tuple(bins), total=total)
 
 
 def _checkpoints(samples: list[NoiseRecord]) -> Iterator[Stage]:
@@ -112,14 +105,24 @@ def _checkpoints(samples: list[NoiseRecord]) -> Iterator[Stage]:
     ordered = sorted(samples, key=lambda sample: sample.step)
     for step, group in itertools.groupby(ordered, key=lambda sample: sample.step):
         here = list(group)
-        bins = max(len(sample.weights) for sample in here)
-        padding = [padded(sample, bins) for sample in here]
         scopes = [scope for scope in (WHOLE, SAME) if all(scope in one.sums for one in here)]
-        binned = [_binned(padding, scope) for scope in scopes]
+        binned = [_sampled_bins(here, scope) for scope in scopes]
         yield Stage(
             step=step,
             count=here[0].count,
-            seconds=sum(sample.seconds or 0.0 for sample in here),
+            seconds=sum(sample.seconds for sample in here),
             whole=binned[0].total,
-            binned=tuple(binned) if bins else (),
+            binned=tuple(binned) if binned[0].bins else (),
         )
+
+
+def _sampled_bins(samples: list[NoiseRecord], scope: str) -> BinnedSums:
+    """Return the sums of samples that each have one bin, or all t."""
+    batch = samples[0].batch if scope == WHOLE else 1
+    weights = {one.bin: float(one.weights[0]) for one in samples if one.bin is not None}
+    total, *bins = (
+        _of_rows([one.sums[scope][0] for one in samples if one.bin == number], batch=batch)
+        for number in (None, *range(max(weights, default=-1) + 1))
+    )
+    shares = np.array([weights.get(number, 0.0) for number in range(len(bins))])
+    return BinnedSums(scope=scope, weights=shares, bins=tuple(bins), total=total)

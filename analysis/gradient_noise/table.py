@@ -1,85 +1,61 @@
 """The noise scale of runs as table rows and as remarks."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from analysis.gradient_noise.records import SAME, WHOLE
-from analysis.gradient_noise.stages import BinnedSums, GradientNoiseLog, Stage
-from analysis.stats.noise_scale import DETERMINED, NoiseScale, noise_scale
+from analysis.gradient_noise.stages import GradientNoiseLog
+from analysis.stats.intervals import Estimate
+from analysis.stats.noise_scale import DETERMINED, GramSums, noise_scale
 from analysis.table import interval_text
 
-
-@dataclass(frozen=True, kw_only=True)
-class BinNoise:
-    """The noise scale of one bin of t in one scope."""
-
-    t_low: float
-    t_high: float
-    scope: str
-    scale: NoiseScale
-    samples: int
+Row = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageNoise:
-    """A stage's noise scale over all t, and by scope and bin."""
-
-    stage: Stage
-    scale: NoiseScale
-    bins: dict[str, list[BinNoise]]
-
-    @property
-    def step(self) -> int:
-        """The step at which the stage ends."""
-        return self.stage.step
-
-
-def noise_by_stage(log: GradientNoiseLog) -> list[StageNoise]:
-    """Return the noise of every stage of a run, in order."""
-    return [
-        StageNoise(
-            stage=stage,
-            scale=noise_scale(stage.whole),
-            bins={binned.scope: _bins(binned) for binned in stage.binned},
-        )
-        for stage in log.stages
-    ]
-
-
-def _bins(binned: BinnedSums) -> list[BinNoise]:
-    count = len(binned.bins)
-    return [
-        BinNoise(
-            t_low=k / count,
-            t_high=(k + 1) / count,
-            scope=binned.scope,
-            scale=noise_scale(sums),
-            samples=len(sums),
-        )
-        for k, sums in enumerate(binned.bins)
-    ]
-
-
-def noise_rows(log: GradientNoiseLog, stages: list[StageNoise]) -> list[dict[str, Any]]:
+def noise_rows(log: GradientNoiseLog) -> list[Row]:
     """Return a row per stage and, below it, a row per bin and scope."""
     found = []
-    for stage in stages:
+    for stage in log.stages:
         first = {"run": log.name, "step": stage.step}
-        whole = {"t": "all", "scope": WHOLE} | scale_fields(stage.scale)
-        found.append(first | whole | _size_fields(stage.stage))
-        for one in (one for bins in stage.bins.values() for one in bins):
-            t = f"{one.t_low:.4g}-{one.t_high:.4g}"
-            fields = scale_fields(one.scale) | {"samples": one.samples}
-            found.append(first | {"t": t, "scope": one.scope} | fields)
+        # The microbatches: K of b images.
+        shape = {"k": stage.count, "b": stage.whole.batch, "seconds": stage.seconds}
+        found.append(first | {"t": "all", "scope": WHOLE} | _scale_fields(stage.whole) | shape)
+        for binned in stage.binned:
+            count = len(binned.bins)
+            for k, sums in enumerate(binned.bins):
+                t = f"{k / count:.4g}-{(k + 1) / count:.4g}"
+                found.append(first | {"t": t, "scope": binned.scope} | _scale_fields(sums))
     return found
 
 
-def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _scale_fields(sums: GramSums) -> Row:
+    """Return a noise scale as fields; `b_simple`, `low` and `high` are None if undetermined."""
+    scale = noise_scale(sums)
+    b = scale.b_simple or Estimate(value=np.nan)
+    return {
+        "g2": _finite(scale.g2.value),
+        "s": _finite(scale.s.value),
+        "b_simple": _finite(b.value),
+        "low": b.low,
+        "high": b.high,
+        "verdict": scale.verdict,
+        "g2_low": scale.g2.low,
+        "g2_high": scale.g2.high,
+        "s_low": scale.s.low,
+        "s_high": scale.s.high,
+        "samples": len(sums),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
+
+
+def by_step(table: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return `noise_rows` with a column per step that holds B_simple and its interval."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    found: dict[tuple[Any, ...], Row] = {}
     for row in table:
         first = {name: row[name] for name in ("run", "scope", "t")}
         line = found.setdefault(tuple(first.values()), first)
@@ -91,47 +67,19 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _size_fields(stage: Stage) -> dict[str, Any]:
-    """Return the number of samples, their microbatches K of b images, and their seconds."""
-    shape = {"samples": len(stage.whole), "k": stage.count, "b": stage.whole.batch}
-    return shape | {"seconds": stage.seconds}
-
-
-def adaln_over_whole(bins: Sequence[BinNoise]) -> float | None:
-    """Return the ratio of adaLN's noise scale to the whole model's for the same images."""
-    known = {one.scope: one.scale.b_simple for one in bins}
-    adaln, whole = known.get(SAME), known.get(WHOLE)
-    return adaln.value / whole.value if adaln and whole else None
-
-
-def scale_fields(scale: NoiseScale) -> dict[str, Any]:
-    """Return a noise scale as fields; `b_simple`, `low` and `high` are None if undetermined."""
-    b = scale.b_simple
-    fields: dict[str, Any] = {
-        "g2": _finite(scale.g2.value),
-        "s": _finite(scale.s.value),
-        "b_simple": b.value if b else None,
-        "low": b.low if b else None,
-        "high": b.high if b else None,
-        "verdict": scale.verdict,
-    }
-    for name, estimate in (("g2", scale.g2), ("s", scale.s)):
-        fields |= {f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-    return fields
-
-
-def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[str]:
+def noise_remarks(log: GradientNoiseLog, rows: Sequence[Row]) -> Iterator[str]:
     """Yield the remarks that go below the table of a run."""
     if log.malformed:
         yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
-    undetermined = sum(stage.scale.verdict != DETERMINED for stage in stages)
+    verdicts = [row["verdict"] for row in rows if row["t"] == "all"]
+    undetermined = len(verdicts) - verdicts.count(DETERMINED)
     if undetermined:
         yield (
-            f"{log.name}: undetermined in {undetermined} of {len(stages)} stages: the interval of "
-            "|G|^2 or of tr Sigma contains zero, or there are too few samples"
+            f"{log.name}: undetermined in {undetermined} of {len(verdicts)} stages: the interval "
+            "of |G|^2 or of tr Sigma contains zero, or there are too few samples"
         )
-    last = stages[-1]
-    ratios = [adaln_over_whole(same) for same in zip(*last.bins.values(), strict=False)]
+    last = log.stages[-1]
+    ratios = adaln_over_whole([row for row in rows if row["step"] == last.step])
     known = [one for one in ratios if one is not None]
     if known:
         yield (
@@ -140,5 +88,10 @@ def noise_remarks(log: GradientNoiseLog, stages: list[StageNoise]) -> Iterator[s
         )
 
 
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def adaln_over_whole(rows: Sequence[Row]) -> list[float | None]:
+    """Return the ratio of adaLN's noise scale to the whole model's for the same images, by bin."""
+    scales = [
+        {row["t"]: row["b_simple"] for row in rows if row["scope"] == scope and row["t"] != "all"}
+        for scope in (SAME, WHOLE)
+    ]
+    return [a / b if a and (b := scales[1].get(t)) else None for t, a in scales[0].items()]

@@ -1,6 +1,6 @@
 """The cost of runs: GPU-hours, and money by a file of rates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from analysis.measure.time_breakdown import time_breakdown
@@ -9,42 +9,19 @@ from analysis.read.run_log import RunLog
 from configs.gpus import rate_of
 
 
-def cost_rows(logs: Sequence[RunLog], rates: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return a row per run; unknown values are None.
-
-    `front` marks the runs than which no other is both faster and cheaper (without rates, in
-    GPU-hours).
-    """
-    rows = [_row(log, rates) for log in logs]
-    cost = "money" if rates else "gpu_hours"
-    front = _front([(row["minutes"], row[cost]) for row in rows])
-    return [row | {"front": "front" if n in front else None} for n, row in enumerate(rows)]
-
-
-def _row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
+def cost_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
+    """Return the row of a run; unknown values are None."""
     breakdown, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
-    rate, images = rate_of(model, rates), log.last("images")
+    rate = rate_of(model, rates)
     # GPUs times the hours for which the run had them.
     hours = count * breakdown.allocated_s / 3600 if breakdown and count else None
-    money = rate * hours if rate and hours else None
     return {
         "run": log.name,
         "gpu": model,
         "gpus": count,
         "minutes": breakdown.wall_s / 60 if breakdown else None,
         "gpu_hours": hours,
-        "money": money,
-        "money_per_million_images": money / images * 1e6 if money and images else None,
-    }
-
-
-def _front(points: Sequence[tuple[float | None, float | None]]) -> set[int]:
-    """Return the points that no other beats in one coordinate without losing in the other."""
-    known = [(t, c, i) for i, (t, c) in enumerate(points) if t is not None and c is not None]
-    return {
-        i
-        for t, c, i in known
-        if not any(s <= t and d <= c and (s < t or d < c) for s, d, _ in known)
+        "money": rate * hours if rate and hours else None,
     }
 
 

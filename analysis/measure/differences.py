@@ -14,11 +14,8 @@ DERIVED_FACTS = {
     "dtypes": ("train.precision", "engine"),
     "dtypes.gather": ("layout",),
     "engine": ("engine",),
-    "unlike_native": ("engine",),
     "versions": ("engine",),
 }
-# Facts that tell what the engine did; the others of `engine` are merely recorded by one alone.
-OF_ENGINE = ("engine", "unlike_native")
 CLOCK = frozenset(["clock"])
 
 
@@ -58,7 +55,7 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             a=old,
             b=new,
             source="machine",
-            affects=CLOCK | {"loss"} if name.startswith("unlike_native") else CLOCK,
+            affects=CLOCK | {"loss"} if name == "engine" else CLOCK,
         )
         for name, old, new in _unlike(machine(a.facts), machine(b.facts))
     ]
@@ -84,7 +81,7 @@ def independent(found: list[Difference]) -> list[Difference]:
         item
         for item in found
         if item.source == "config"
-        or not follows(item.name, configured if item.name.startswith(OF_ENGINE) else names)
+        or not follows(item.name, configured if item.name == "engine" else names)
     ]
 
 
@@ -100,8 +97,8 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return {}
-    # What a key did that there is no more is known of terms of a loss alone.
-    known = {name: CLOCK | {"loss"} for name, key in REMOVED_KEYS.items() if key.tag == "term"}
+    # A key that there is no more may have changed both.
+    known = dict.fromkeys(REMOVED_KEYS, CLOCK | {"loss"})
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
@@ -113,11 +110,12 @@ def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, 
     return [(name, a.get(name), b.get(name)) for name in names if a.get(name) != b.get(name)]
 
 
-def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str], ...] | None:
-    """Return all keys and facts that affect loss or clock, except those that begin with `without`.
+@kept_with_log
+def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
+    """Return the keys and facts that can affect loss or clock, but for the seed.
 
-    Runs with the same signature differ in nothing else that is known. Return None if the config is
-    unknown.
+    Runs of the same recipe are repeats. Requested resources do not count, because the machine's
+    facts hold what was allocated. Return None if the config is unknown.
     """
     if log.config is None:
         return None
@@ -127,26 +125,8 @@ def signature(log: RunLog, *, without: frozenset[str]) -> tuple[tuple[str, str],
         for name, value in log.config.items()
         if (affects := tags.get(name, CLOCK)) and "resources" not in affects
     }
-    return tuple(
-        (name, yaml_text(value))
-        for name, value in sorted((config | machine(log.facts)).items())
-        if not name.startswith(tuple(without))
-    )
-
-
-@kept_with_log
-def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
-    """Return all keys that affect something and all facts, but for the seed.
-
-    Runs of the same recipe are repeats. Return None if the config is unknown.
-    """
-    if log.config is None:
-        return None
-    tags = _tags(log.config)
-    config = {name: value for name, value in log.config.items() if tags.get(name, CLOCK)}
-    known = (config | machine(log.facts)).items()
     return frozenset(
         (name, yaml_text(value))
-        for name, value in known
+        for name, value in (config | machine(log.facts)).items()
         if value is not None and name not in ("seed", "name")
     )

@@ -10,7 +10,6 @@ import numpy as np
 from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
 from analysis.measure.quality import why_other
 from analysis.observations import is_repeat, nodes_of, seed_of
-from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats
@@ -23,10 +22,8 @@ FINAL_SHARE = 0.1
 MARGIN = 0.01
 # What two seeds of a recipe differ by at the end of training (standard deviation of logs).
 SEED_SCATTER = 0.02
-FACTOR_TOLERANCE = 0.02
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
-MAX_FACTOR = 4096
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (30, 2), (0, 1))
 # Evaluations of which more is better.
@@ -35,11 +32,10 @@ _HIGHER = ("accuracy", "recognised")
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """The quantity `of` over the axis `by`, from `after` on, compared within `margin`."""
+    """The quantity `of` over the axis `by`, compared within `margin`."""
 
     of: str = "loss"
     by: str = "step"
-    after: float = 0.0
     margin: float = MARGIN
 
     @property
@@ -74,10 +70,10 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
             why = why.replace(str(log.path), log.name)
         return refused(why)
     every = [curve for side in sides for curve in side]
-    low = max(compared.after, *(curve.x[0] for curve in every))
+    low = max(curve.x[0] for curve in every)
     high = min(curve.x[-1] for curve in every)
     if high < low:
-        return refused(f"no common range of {compared.by} from {compared.after:g} on")
+        return refused(f"no common range of {compared.by}")
     if any((curve.loss <= 0).any() for curve in every):
         return Contrast(mean=None, why="a loss is not positive")
     if not all(_counts(curve, low, high) for curve in every):
@@ -205,39 +201,6 @@ def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:
     return mean_of(curve.loss[_tail(curve.x, curve.x[0], curve.x[-1], of)])
 
 
-def whole_factor(a: LossCurve, b: LossCurve) -> int | None:
-    """Return k if b's loss is k times a's throughout, -k if a's is k times b's, otherwise None.
-
-    A loss that was summed or divided over ranks or microbatches differs by a whole factor.
-    """
-    low, high = max(a.x[0], b.x[0]), min(a.x[-1], b.x[-1])
-    if low > high or (a.loss <= 0).any() or (b.loss <= 0).any():
-        return None
-    paired = pair_points(a, b, low, high)
-    logs = np.log(paired.b / paired.a)
-    sign = 1 if np.median(logs) > 0 else -1
-    found = mean_of(sign * logs).estimate().map(math.exp)
-    factor = round(found.value)
-    if not 2 <= factor <= MAX_FACTOR or found.low is None or found.high is None:
-        return None
-    halves = [math.exp(float(np.median(half))) for half in np.array_split(sign * logs, 2)]
-    values = [found.low, found.high, *halves]
-    is_whole = all(abs(value / factor - 1) < FACTOR_TOLERANCE for value in values)
-    return sign * factor if is_whole else None
-
-
-def factor_remark(a: RunLog, b: RunLog, factor: int) -> str:
-    """Return a sentence on a whole factor, with the rank counts that could explain it."""
-    k = abs(factor)
-    large, small = (b, a) if factor > 0 else (a, b)
-    counts = [f"{log.name} has {k} ranks" for log in (large, small) if ranks(log.facts) == k]
-    why = f" ({'; '.join(counts)})" if counts else ""
-    return (
-        f"the loss of {large.name} is {k} times that of {small.name} throughout: "
-        f"one of them is summed or divided over ranks or microbatches{why}"
-    )
-
-
 def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
     """Return whether the losses at common steps are equal, and where and how much they differ."""
     one, other = loss_curve(a, by="step", of=of), loss_curve(b, by="step", of=of)
@@ -275,16 +238,3 @@ def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]
         }
         for log, value, verdict in zip(others, values[1:], verdicts, strict=True)
     ]
-
-
-def factor_remarks(logs: Sequence[RunLog], compared: Compared) -> list[str]:
-    """Return a sentence on each run whose loss is a whole multiple of the first one's."""
-    found = []
-    for log in logs[1:]:
-        try:
-            curves = [loss_curve(one, by=compared.by, of=compared.of) for one in (logs[0], log)]
-        except Unreadable:
-            continue
-        if factor := whole_factor(*curves):
-            found.append(factor_remark(logs[0], log, factor))
-    return found

@@ -1,9 +1,8 @@
-"""Model FLOPs utilisation (MFU) and hardware FLOPs utilisation (HFU) of the reported GPUs.
+"""Model FLOPs utilisation (MFU) of the reported GPUs.
 
 MFU = 6 x MACs per image x images/s / (dense peak of the GPU x devices), with the MACs from the
-manifest, which count adaLN once per image. HFU (Korthikanti et al. 2022, "Reducing activation
-recomputation in large transformer models", section 6.3) adds recomputation by activation
-checkpointing. An unknown device has neither.
+manifest, which count adaLN once per image, and nothing that activation checkpointing repeats. An
+unknown device has none.
 """
 
 from collections.abc import Mapping
@@ -30,19 +29,7 @@ def _peak_flops(facts: Mapping[str, Any]) -> float | None:
 
 def mfu(log: RunLog, images_per_s: float | None) -> float | None:
     """Return the model's own FLOP/s as a share of the peak (1 = all of it)."""
-    return _share(log, _count(log.facts.get("training_flops_per_image")), images_per_s)
-
-
-def hfu(log: RunLog, images_per_s: float | None) -> float | None:
-    """Return MFU plus recomputed forward MACs, or None if these are not recorded."""
-    model = _count(log.facts.get("training_flops_per_image"))
-    recomputed = log.facts.get("recomputed_macs_per_image")
-    macs = 0.0 if type(recomputed) is int and recomputed == 0 else _count(recomputed)
-    return _share(log, None if model is None or macs is None else model + 2 * macs, images_per_s)
-
-
-def _share(log: RunLog, per_image: float | None, images_per_s: float | None) -> float | None:
-    peak = _peak_flops(log.facts)
+    per_image, peak = _count(log.facts.get("training_flops_per_image")), _peak_flops(log.facts)
     if peak is None or per_image is None or images_per_s is None:
         return None
     return per_image * images_per_s / peak

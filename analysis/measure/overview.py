@@ -1,66 +1,13 @@
 """One row per run: state, progress, loss, rate, and the machine."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.mfu import mfu
 from analysis.measure.rate import measure_rate
-from analysis.read.find import places, read_others
 from analysis.read.machine import ranks, where
-from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
-from analysis.read.run_names import named_apart
-from configs.errors import Unreadable
-from configs.progress import counted
-from runs.folder import RunFolder
-
-
-def overview(paths: list[str]) -> list[dict[str, Any]]:
-    """Return a row and remarks of every run under `paths`."""
-    found: dict[tuple[Path, str], tuple[dict[str, Any], Path]] = {}
-    for name in paths:
-        try:
-            entries = _entries(name)
-        except Unreadable as error:
-            if len(paths) == 1:
-                raise
-            entries = [(_unreadable(name, str(error)), Path(name))]
-        for entry, path in entries:
-            found.setdefault((path.resolve(), entry["row"]["run"]), (entry, path))
-    names = named_apart([(entry["row"]["run"], path) for entry, path in found.values()])
-    return [
-        entry | {"row": entry["row"] | {"run": name}}
-        for (entry, _), name in zip(found.values(), names, strict=True)
-    ]
-
-
-def _entries(path: str) -> list[tuple[dict[str, Any], Path]]:
-    """Return the entries of the runs under one path, each with its own path."""
-    found = []
-    for place in places([path]):
-        runs = counted(place.ours, f"reading the runs in {place.path}")
-        found += [(_entry_of(run), run.path) for run in runs]
-        others = read_others(place)
-        found += [(_entry(log), log.path) for log in others.logs]
-        found += [(_unreadable(name, why), place.path / name) for name, why in others.unread]
-    return found
-
-
-def _entry_of(run: RunFolder) -> dict[str, Any]:
-    try:
-        return _entry(read_ours(run))
-    except Unreadable as error:
-        return _unreadable(run.name, str(error))
-
-
-def _entry(log: RunLog) -> dict[str, Any]:
-    return {"row": run_row(log), "remarks": list(log.remarks)}
-
-
-def _unreadable(name: str, why: str) -> dict[str, Any]:
-    return {"row": {"run": name, "state": "unreadable"}, "remarks": [why]}
 
 
 def run_row(log: RunLog) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """A page on runs, made from logs alone, and its record of what it was made from."""
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +12,21 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from analysis.read.find import read_all
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
-from analysis.report.html import inert_json, listing, page, section
-from analysis.report.runs import curves_data, curves_section, runs_data, runs_section, table_row
-from analysis.report.samples import Picture, samples_section
-from analysis.report.sections import study_sections
+from analysis.report.html import inert_json, listing, page, section, table
+from analysis.report.runs import curves_data, curves_section, runs_data, table_row
+from analysis.report.samples import samples_section
+from analysis.report.sections import (
+    cells,
+    compared,
+    findings,
+    remarks,
+    settings,
+    speed,
+    verdicts,
+)
 from analysis.report.sources import file_of, relative, source
 from configs.errors import Unreadable
 from configs.files import read_bytes
-from configs.gpus import read_rates
 from configs.table import Row, csv_text
 from runs.folder import RunFolder
 
@@ -45,7 +51,6 @@ class ReportRecord(BaseModel):
     title: str
     margin: float = Field(gt=0, lt=1)
     paths: list[Name]
-    rates: Name | None = None
     hashes: dict[str, str] = {}
 
 
@@ -79,7 +84,7 @@ def without_record(html: str) -> str:
 def build(record: ReportRecord, out: Path) -> Report:
     """Return the report whose page belongs into the folder `out`; its record has the hashes.
 
-    Raise `Unreadable` if a path has no run, or the file of rates cannot be read.
+    Raise `Unreadable` if a path has no run.
     """
     places = {name: (out / name).resolve() for name in record.paths}
 
@@ -89,7 +94,6 @@ def build(record: ReportRecord, out: Path) -> Report:
             remark = as_named(remark).replace(str(place), name)
         return remark
 
-    rates_file = None if record.rates is None else (out / record.rates).resolve()
     found = [read_all([str(places[name])]) for name in record.paths]
     # A path may lie in another; runs of one file have names.
     logs = {
@@ -103,11 +107,8 @@ def build(record: ReportRecord, out: Path) -> Report:
     if not logs:
         raise Unreadable("\n".join(unread))
     runs = list(logs.values())
-    full = record.model_copy(
-        update={"hashes": _hashes(runs, [rates_file] if rates_file else [], out)}
-    )
-    rates = read_rates(rates_file) if rates_file else {}
-    rows = [table_row(log, rates) for log in runs]
+    full = record.model_copy(update={"hashes": _hashes(runs, out)})
+    rows = [table_row(log) for log in runs]
     html = _page(runs, rows, full, out, unread)
     return Report(page=html, table=f"{csv_text(rows)}\n", record=full, unread=unread)
 
@@ -117,30 +118,32 @@ def _page(
     unread: Sequence[str],
 ) -> str:  # fmt: skip
     """Return the page on runs, which are compared with the first."""
-    first, second, base, told = study_sections(logs, margin=record.margin, beside=out)
+    study = compared(logs, margin=record.margin, beside=out)
     drawn = curves_data(logs)
+    told = remarks(study) if study else []
     sections = {
-        "samples": samples_section(logs, _address, most_images=MOST_IMAGES),
-        **first,
-        "runs": runs_section(rows),
+        "samples": samples_section(logs, most_images=MOST_IMAGES),
+        "verdicts": verdicts(study) if study else "",
+        "cells": cells(study) if study else "",
+        "runs": section("runs", "Runs", table(rows)),
         "curves": curves_section(drawn, logs),
-        **second,
+        "speed": speed(study) if study else "",
+        "findings": findings(logs),
+        "settings" if len(logs) == 1 else "compare": settings(logs),
         "remarks": section("remarks", "Remarks", listing(told)) if told else "",
         "unread": section("unread", "Not read", listing(unread)) if unread else "",
     }
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     count = f"{len(logs)} {'run' if len(logs) == 1 else 'runs'}"
+    base = f", compared with {study.arms[0].name}" if study and len(study.arms) > 1 else ""
     subtitle = f"{_question(logs)}{count} ({formats}){base}"
     data = runs_data(logs, rows) | drawn
     return page(record.title, subtitle, sections, data=data, record=inert_json(record.model_dump()))
 
 
-def _address(image: Picture) -> str:
-    return f"data:image/{image.suffix};base64,{base64.b64encode(image.content).decode()}"
-
-
-def _hashes(logs: Sequence[RunLog], read: list[Path], out: Path) -> Mapping[str, str]:
+def _hashes(logs: Sequence[RunLog], out: Path) -> Mapping[str, str]:
     """Return the SHA-256 of all files that numbers come from, by their path from the report."""
+    read: list[Path] = []
     for log in logs:
         run = RunFolder(log.path)
         read += map(file_of, (source(log), run.config_file, run.manifest_file, run.metrics_file))

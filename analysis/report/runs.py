@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.detect.detectors import detect
 from analysis.gpus.energy import energy
-from analysis.measure.cost import cost_rows
+from analysis.measure.cost import cost_row
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, why_unlike
 from analysis.measure.overview import run_row
@@ -15,7 +15,7 @@ from analysis.measure.speed import group_arms
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve
-from analysis.report.html import aside, section, table
+from analysis.report.html import aside, section
 from analysis.report.svg import COLOURS
 from analysis.study.cells import seconds_per_image, started_runs
 
@@ -23,7 +23,7 @@ from analysis.study.cells import seconds_per_image, started_runs
 EVALUATED = ("validation_loss", "validation_gain", "held_out_loss", "fid_inf", "recognised")
 COLUMNS = (
     "state", "step", "steps", "loss", *EVALUATED, "steps_per_s", "images_per_s", "mfu",
-    "tokens_per_s_per_device", "image_s", "gpu", "ranks", "attempts", "gpu_hours", "money",
+    "tokens_per_s_per_device", "image_s", "gpu", "ranks", "attempts", "gpu_hours",
     "energy_kwh", "findings", "where", "format",
 )  # fmt: skip
 FEWEST_POINTS = 50
@@ -31,21 +31,16 @@ FEWEST_POINTS = 50
 FEW_RUNS = 12
 
 
-def table_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
+def table_row(log: RunLog) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     spent = energy(log)
-    known = cost_rows([log], rates)[0] | run_row(log)
+    known = cost_row(log, {}) | run_row(log)
     drawn = seconds_per_image(log)
     known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
     known |= {"image_s": drawn.value if drawn else None}
     for one in log.evaluations:
         known |= {name: one[name] for name in EVALUATED if name in one}
     return {"run": log.name} | {name: known.get(name) for name in COLUMNS}
-
-
-def runs_section(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return the table of runs, which the script filters."""
-    return section("runs", "Runs", table(rows))
 
 
 def runs_data(logs: Sequence[RunLog], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

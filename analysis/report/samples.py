@@ -4,10 +4,11 @@ The images of one grid have the prompt, the noise and the sampler in common, so 
 weights alone. A prompt that is the caption of a training image has that image as its first column.
 """
 
+import base64
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,15 +53,6 @@ class SampleGrid:
 
     series: tuple[SampleSeries, ...]
     columns: tuple[int, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Picture:
-    """A small image as a file's content; `drawn_by` is the run that its metadata name."""
-
-    content: bytes
-    suffix: str
-    drawn_by: str | None
 
 
 def series_of(log: RunLog) -> Iterator[SampleSeries]:
@@ -145,8 +137,8 @@ def _columns(files: Sequence[Mapping[int, Path]], most: int) -> tuple[int, ...]:
     return tuple(every[place] for place in places)
 
 
-def picture(path: Path) -> Picture | None:
-    """Return an image at most `WIDEST` pixels wide; None if it is too large or damaged.
+def picture(path: Path) -> str | None:
+    """Return an image at most `WIDEST` pixels wide as a `data:` URL; None if too large or damaged.
 
     One that had to shrink is a JPEG, since its pixels are changed anyway.
     """
@@ -155,7 +147,6 @@ def picture(path: Path) -> Picture | None:
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with open_regular(path, most=LARGEST_FILE) as file, Image.open(file) as image:
                 small = image.convert("RGB")
-                drawn_by = image.info.get("run")
     except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
         return None
     out = io.BytesIO()
@@ -166,64 +157,48 @@ def picture(path: Path) -> Picture | None:
         small.save(out, format="JPEG", quality=88)
     else:
         small.quantize(128).save(out, format="PNG", optimize=True)
-    name = drawn_by if isinstance(drawn_by, str) else None
-    return Picture(content=out.getvalue(), suffix="jpeg" if is_large else "png", drawn_by=name)
+    content = base64.b64encode(out.getvalue()).decode()
+    return f"data:image/{'jpeg' if is_large else 'png'};base64,{content}"
 
 
-def samples_section(
-    logs: Sequence[RunLog], address: Callable[[Picture], str], *, most_images: int
-) -> str:
-    """Return the grids of all runs with the image at `address`; at most `most_images` samples.
+def samples_section(logs: Sequence[RunLog], *, most_images: int) -> str:
+    """Return the grids of all runs with at most `most_images` samples.
 
     Many runs have fewer steps each, at least the first and the last.
     """
     every = [one for log in logs for one in series_of(log)]
-    shown = every[: most_images // 2]
-    most_steps = max(2, min(MAX_STEPS, most_images // max(len(shown), 1)))
-    remarks: list[str] = []
-    grids = sample_grids(shown, most_steps=most_steps)
-    drawn = [_grid(grid, grids, address, remarks) for grid in grids]
-    if len(every) > len(shown):
-        remarks.append(f"The first {len(shown)} of {len(every)} series of samples.")
-    if not drawn and not remarks:
+    if not every:
         return ""
+    shown = every[: most_images // 2]
+    most_steps = max(2, min(MAX_STEPS, most_images // len(shown)))
+    grids = sample_grids(shown, most_steps=most_steps)
+    more = f"The first {len(shown)} of {len(every)} series of samples."
+    told = aside(more) if len(every) > len(shown) else ""
     viewer = '<div id="viewer"></div>'
-    return section("samples", "Samples", *drawn, *map(aside, remarks), viewer)
+    return section("samples", "Samples", *(_grid(one, grids) for one in grids), told, viewer)
 
 
-def _grid(
-    grid: SampleGrid, grids: Sequence[SampleGrid], address: Callable[[Picture], str],
-    remarks: list[str],
-) -> str:  # fmt: skip
+def _grid(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
     """Return the table of one grid; a cell without an image of its own run stays empty."""
     title = _title(grid, grids)
-    heads = [f"{grid.series[0].unit} {step}" for step in grid.columns]
     rows = []
     for series in grid.series:
-        name = series.log.name
         cells = []
         for step in grid.columns:
             file = series.files.get(step)
-            found = picture(file) if file else None
-            if file and found and found.drawn_by not in (None, series.log.path.name):
-                place = f"{file.parent.name}/{file.name}"
-                remarks.append(f"{name}: {place} was drawn by {found.drawn_by}: not shown")
-                found = None
-            of = f'data-run="{text(name)}" data-step="{step}" data-noise="{text(title)}"'
-            cells.append(_image(found, address, f"{name}, {series.unit} {step}", of))
-        label = "<br>".join(text(line) for line in (name, *_facts(series.log)))
+            address = picture(file) if file else None
+            of = f'data-run="{text(series.log.name)}" data-step="{step}" data-noise="{text(title)}"'
+            alt = text(f"{series.log.name}, {series.unit} {step}")
+            image = f'<img loading="lazy" src="{address}" alt="{alt}" {of}>' if address else ""
+            cells.append(f"<td>{image}</td>")
+        label = "<br>".join(text(line) for line in (series.log.name, *_facts(series.log)))
         rows.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
-    top = "".join(f'<th scope="col">{text(head)}</th>' for head in ("", *heads))
+    heads = ("", *(f"{grid.series[0].unit} {step}" for step in grid.columns))
+    top = "".join(f'<th scope="col">{text(head)}</th>' for head in heads)
     return (
         f'<h3>{text(title)}</h3><div class="wide"><table class="samples"><thead><tr>{top}</tr>'
         f"</thead><tbody>{''.join(rows)}</tbody></table></div>"
     )
-
-
-def _image(found: Picture | None, address: Callable[[Picture], str], alt: str, of: str = "") -> str:
-    if found is None:
-        return "<td></td>"
-    return f'<td><img loading="lazy" src="{address(found)}" alt="{text(alt)}" {of}></td>'
 
 
 def _title(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:

@@ -1,45 +1,32 @@
 """The sections of a page: the rows that commands print, each with the command that prints them."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
-from analysis.gradient_noise.stages import read_noise
-from analysis.gradient_noise.table import noise_by_stage, noise_remarks, noise_rows
-from analysis.measure import loss as losses
-from analysis.measure import speed_table
 from analysis.measure.differences import yaml_text
-from analysis.measure.loss import factor_remarks
 from analysis.measure.loss_curve import AXES, NO_TRAINING
-from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import Arm, attribution, group_arms
+from analysis.measure.speed_table import speed_rows, time_rows
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, folded, section, table, text
 from analysis.report.sources import paths_of, recomputed
-from analysis.report.svg import MOST_ROWS, Range, ranges, shares
-from analysis.study.ablation import effect_rows, effects, interactions
-from analysis.study.cells import group_cells, started_runs
+from analysis.report.svg import shares
+from analysis.study.cells import started_runs
 from analysis.study.cells_table import hardware_text, rows_of
 from analysis.study.compare import Comparison, axis_of, compare_all
-from analysis.study.decision import decide, spent, standing_row
 from analysis.table import for_people
 from analysis.verdict import FIELDS
-from configs.errors import Unreadable
-from runs.folder import RunFolder
-from runs.study_folder import study_of
 
 # Two cells have a single ratio, which is among the verdicts.
 FEWEST_CELLS = 3
 MOST_FINDINGS = 200
-# The default of `analysis noise`.
-STAGES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,126 +85,30 @@ def cells(study: ComparedArms) -> str:
     return section("cells", "Cells", shown, told, _again(study))
 
 
-def decisions(logs: Sequence[RunLog], beside: Path) -> str:
-    """Return what a study with `stop: decided` has settled, and what that spared."""
-    study = next((one for log in logs if (one := study_of(log.path))), None)
-    if study is None or not study.study_file.exists() or not study.study().stop:
-        return ""
-    found = decide(study, logs)
-    rows = [standing_row(one, base=next(iter(found.cells))) for one in found.contrasts]
-    rule = "Intervals that hold at every look at once, 95 % for all of them together"
-    again = recomputed("cells", "--decided", paths=[study.path], beside=beside)
-    told = aside(f"{rule}; {spent(found, logs)}.")
-    return section("decisions", "Decisions", table(list(map(for_people, rows))), told, again)
-
-
-def factor_effects(study: ComparedArms) -> str:
-    """Return main effects and interactions over pairs of cells that differ in one factor only."""
-    known = [log for log in study.logs if log.config is not None]
-    grouped = group_cells(known)
-    found = effects(grouped) if len(grouped.cells) >= FEWEST_CELLS else []
-    if not found:
-        return ""
-    rows, changes = effect_rows(found, interactions(found, grouped))
-    rule = (
-        f"{len(grouped.cells)} cells; a pair differs in one factor only, and a cell's rate is the "
-        "mean over its repeats. Intervals need three pairs, and hold for these settings of the "
-        "other factors."
-    )
-    return section(
-        "effects",
-        "Effects of the factors",
-        *(_effects_of(metric, rows) for metric in dict.fromkeys(row["metric"] for row in rows)),
-        table(list(map(for_people, rows))),
-        "<h3>How an effect changes with another factor</h3>" if changes else "",
-        table(list(map(for_people, changes))) if changes else "",
-        aside(rule),
-        recomputed("cells", "--ablation", paths=paths_of(known), beside=study.beside),
-    )
-
-
-def _effects_of(metric: str, rows: Sequence[Mapping[str, Any]]) -> str:
-    drawn = [
-        Range(name=f"{row['factor']}: {row['from']} to {row['to']}", value=row["ratio"],
-              low=row["low"], high=row["high"])
-        for row in rows
-        if row["metric"] == metric
-    ]  # fmt: skip
-    unit = f"{metric}, times that of the first level"
-    return figure(ranges(drawn, unit, reference=1), "Means over pairs of cells")
-
-
-def quality(study: ComparedArms) -> str:
-    """Return the distances of samples from a reference by arm, the first being the baseline."""
-    arms = qualities(study.logs)
-    rows = [_without(FIELDS, row) for row in quality_rows(arms, margin=MARGIN)] if arms else []
-    options = ("--fid", "--margin", str(MARGIN))
-    again = recomputed("cells", *options, paths=paths_of(study.logs), beside=study.beside)
-    told = aside(f"{GUIDANCE.capitalize()}.")
-    shown = table(list(map(for_people, rows)))
-    return section("quality", "Quality of samples", shown, told, again) if rows else ""
-
-
-def _without(names: Collection[str], row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in names}
-
-
 def speed(study: ComparedArms) -> str:
     """Return steady rates with their intervals, and where the time went."""
-    rows = speed_table.speed_rows(study.arms)
-    purposes = [f"{name}_s" for name in PARTS if name != "queue"]
-    times = [row for row in speed_table.time_rows(study.arms) if row["wall_s"] > 0]
-    rated = [
-        Range(name=row["run"], value=row["steps_per_s"], low=row["steps_per_s_low"],
-              high=row["steps_per_s_high"])
-        for row in rows
-    ]  # fmt: skip
-    more = f"; the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
+    times = [row for row in time_rows(study.arms) if row["wall_s"] > 0]
     return section(
         "speed",
         "Speed",
-        figure(ranges(rated, "steps per second"), f"Steady rates{more}"),
-        table([for_people(_without(FIELDS, row)) for row in rows]),
+        table([for_people(_without_verdict(row)) for row in speed_rows(study.arms)]),
         "<h3>Time by purpose, in seconds</h3>" + table(times) if times else "",
-        figure(shares(times, "wall_s", purposes), "Shares of the time without the queue, by run"),
+        figure(
+            shares(times, "wall_s", [f"{name}_s" for name in PARTS if name != "queue"]),
+            "Shares of the time without the queue, by run",
+        ),
         recomputed("speed", "--arms", paths=paths_of(study.logs), beside=study.beside),
     )
 
 
+def _without_verdict(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in FIELDS}
+
+
 def remarks(study: ComparedArms) -> list[str]:
-    """Return why rates are not known or narrow, why runs are slow, and odd factors of losses."""
+    """Return why rates are not known or narrow, and why runs are slow."""
     found = [run for arm in study.arms for run in arm.runs]
-    told = [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
-    firsts = [arm.runs[0].log for arm in study.arms]
-    compared = losses.Compared(by=study.by, margin=study.margin)
-    return [*told, *factor_remarks(firsts, compared)]
-
-
-def gradient_noise(logs: Sequence[RunLog], beside: Path) -> str:
-    """Return B_simple by checkpoint, and by bins of t if they were measured."""
-    rows: list[dict[str, Any]] = []
-    told: list[str] = []
-    measured = []
-    for log in logs:
-        if (log.config or {}).get("kind") == "gns":
-            with suppress(Unreadable):
-                noise = read_noise(RunFolder(log.path), stages=STAGES)
-                stages = noise_by_stage(noise)
-                rows += noise_rows(noise, stages)
-                told += noise_remarks(noise, stages)
-                measured.append(log)
-    if not measured:
-        return ""
-    drawn = [
-        Range(name=f"{row['run']}, step {row['step']}", value=row["b_simple"], low=row["low"],
-              high=row["high"])
-        for row in rows
-        if row["t"] == "all"
-    ]  # fmt: skip
-    plot = figure(ranges(drawn, "images"), "B_simple over all t, by checkpoint")
-    again = recomputed("noise", paths=paths_of(measured), beside=beside)
-    shown = table(list(map(for_people, rows)))
-    return section("noise", "Gradient noise scale", plot, shown, *map(aside, told), again)
+    return [line for run in found for line in (*run.remarks, *explained(run, steady_load(run)))]
 
 
 def findings(logs: Sequence[RunLog]) -> str:
@@ -242,33 +133,3 @@ def settings(logs: Sequence[RunLog]) -> str:
         if facts
     ]
     return section("settings", "Config and machine", *parts) if parts else ""
-
-
-def study_sections(
-    logs: Sequence[RunLog], *, margin: float, beside: Path
-) -> tuple[dict[str, str], dict[str, str], str, list[str]]:
-    """Return the sections before and after the table of runs, the baseline in words, and remarks.
-
-    Runs that differ only in their seed are pooled as repeats of one arm. Runs that train nothing
-    are listed but not compared.
-    """
-    study = compared(logs, margin=margin, beside=beside)
-
-    def of_study(part: Callable[[ComparedArms], str]) -> str:
-        return part(study) if study else ""
-
-    first = {
-        "verdicts": of_study(verdicts),
-        "decisions": decisions(logs, beside),
-        "cells": of_study(cells),
-        "effects": of_study(factor_effects),
-        "quality": of_study(quality),
-        "noise": gradient_noise(logs, beside),
-    }
-    second = {
-        "speed": of_study(speed),
-        "findings": findings(logs),
-        "settings": settings(logs),
-    }
-    base = f", compared with {study.arms[0].name}" if study and len(study.arms) > 1 else ""
-    return first, second, base, remarks(study) if study else []

@@ -99,20 +99,16 @@ def effective_number(noise: Floats, *, fitted: int = 1) -> float:
     return max(len(noise) / time, FEWEST_EFFECTIVE)
 
 
-def mean_of(series: Floats, *, trend_terms: int = 1) -> Mean:
-    """Return the mean of a series of autocorrelated values, without an error for fewer than ten.
-
-    With more `trend_terms` its noise is the scatter about a trend in 1, t, t^2 and log t, so that a
-    smooth drift does not count as noise.
-    """
+def mean_of(series: Floats) -> Mean:
+    """Return the mean of a series of autocorrelated values, without an error for fewer than ten."""
     n, mean = len(series), float(series.mean())
     if n < MIN_VALUES:
         return Mean(value=mean)
-    if trend_terms == 1 and (period := period_of(series)):
+    if period := period_of(series):
         return _mean_of_cycles(series, period)
-    noise = series - trend(series, terms=trend_terms)
-    effective = effective_number(noise, fitted=trend_terms)
-    variance = float(noise @ noise) / max(n - trend_terms, 1)
+    noise = series - mean
+    effective = effective_number(noise)
+    variance = float(noise @ noise) / (n - 1)
     # The scatter about a mean that few independent values determine is too small by this factor.
     variance /= max(1 - 1 / effective, 0.5)
     error = math.sqrt(variance / effective)

@@ -7,8 +7,7 @@ negative ones included, are averaged before anything is divided.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,15 +37,6 @@ class GramSums:
 
     def __len__(self) -> int:
         return len(self.columns)
-
-    def part(self, rows: slice) -> "GramSums":
-        """Return some of the samples."""
-        return replace(self, columns=self.columns[rows])
-
-
-def concatenate(parts: Sequence[GramSums]) -> GramSums:
-    """Return the samples of one or more `parts`, which have the same microbatches."""
-    return replace(parts[0], columns=np.concatenate([part.columns for part in parts]))
 
 
 @dataclass(frozen=True, kw_only=True)

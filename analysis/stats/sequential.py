@@ -10,17 +10,14 @@ methods", section 6).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtri, polygamma, psi, stdtrit
 
 from analysis.stats.intervals import Estimate, Floats
 
 ERROR = 0.05
-# A forecast of more repeats than this says nothing.
-MOST_NEEDED = 1000
 # The chance of better luck than `is_in_reach` takes the rest of a study to have.
 LUCK = 0.1
 # The cells of a study count at most as much as so many repeats of the cell itself, so that a cell
@@ -88,55 +85,31 @@ def interval_so_far(
 ) -> Estimate | None:
     """Return a ratio after n repeats, with what the intervals of all looks so far have in common.
 
-    `logs` are those of a quantity of two arms [2, n], or of its ratio in paired repeats [1, n];
-    `cells` are those of all cells of the study, each of shape [repeats], whose variances support
-    those of two arms. Return None before the first look.
+    `logs` [n] are those of the ratio of two arms in each repeat; `cells` are those of all cells of
+    the study, whose variances support that of one. Return None before the first look.
     """
-    n = logs.shape[1]
-    looks = [_interval(logs[:, :k], planned, cells) for k in range(planned.least, n + 1)]
+    looks = [_interval(logs[:k], planned, cells) for k in range(planned.least, len(logs) + 1)]
     if not looks:
         return None
     low, high = max(look[0] for look in looks), min(look[1] for look in looks)
     # If two looks exclude each other, one of them is wrong, and the newest has the most data.
     low, high = (low, high) if low <= high else looks[-1]
-    return Estimate(value=_difference(logs), low=low, high=high).map(math.exp)
+    return Estimate(value=float(logs.mean()), low=low, high=high).map(math.exp)
 
 
 def _interval(logs: Floats, planned: Planned, cells: Sequence[Floats]) -> tuple[float, float]:
-    n = logs.shape[1]
-    scatter = _Scatter.of(logs, cells)
-    quantile = float(stdtrit(scatter.freedom(n), (1 + planned.confidence(n)) / 2))
-    half = quantile * scatter.deviation / math.sqrt(n)
-    return _difference(logs) - half, _difference(logs) + half
+    n, (deviation, freedom) = len(logs), _scatter(logs, cells)
+    quantile = float(stdtrit(freedom, (1 + planned.confidence(n)) / 2))
+    half = quantile * deviation / math.sqrt(n)
+    return float(logs.mean()) - half, float(logs.mean()) + half
 
 
-def _difference(logs: Floats) -> float:
-    return float(logs[0].mean() - (logs[1].mean() if len(logs) == 2 else 0.0))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Scatter:
-    """The scatter of one repeat of a contrast, and how well it is known.
-
-    `arms` is the number of arms with like variances that these two count as (Satterthwaite).
-    """
-
-    deviation: float
-    arms: float
-    common: float
-
-    @classmethod
-    def of(cls, logs: Floats, cells: Sequence[Floats]) -> "_Scatter":
-        n = logs.shape[1]
-        known = common_variance([cell[:n] for cell in cells])
-        variances = known.moderated(logs.var(axis=1, ddof=1), n)
-        total, squares = float(variances.sum()), float((variances**2).sum())
-        arms = total**2 / squares if squares > 0 else float(len(logs))
-        return cls(deviation=math.sqrt(total), arms=arms, common=known.freedom)
-
-    def freedom(self, repeats: int | NDArray[np.int64]) -> Floats:
-        """Return the degrees of freedom after so many repeats."""
-        return np.asarray(self.arms * (self.common + repeats - 1), dtype=np.float64)
+def _scatter(logs: Floats, cells: Sequence[Floats]) -> tuple[float, float]:
+    """Return the standard deviation of one repeat of a contrast, and its degrees of freedom."""
+    n = len(logs)
+    common = common_variance([cell[:n] for cell in cells])
+    variance = float(common.moderated(logs.var(ddof=1), n))
+    return math.sqrt(variance), common.freedom + n - 1
 
 
 def side(ratio: Estimate, *, margin: float) -> int | None:
@@ -148,40 +121,15 @@ def side(ratio: Estimate, *, margin: float) -> int | None:
     return 1 if ratio.low > 1 else -1 if ratio.high < 1 else None
 
 
-def repeats_needed(logs: Floats, planned: Planned, *, cells: Sequence[Floats] = ()) -> int | None:
-    """Return the repeats at which an interval would settle a contrast with this scatter.
-
-    The ratio is taken as it is now; half of the studies need more. Return None if a thousand are
-    too few. `logs` and `cells` are as in `interval_so_far`.
-    """
-    n = np.arange(logs.shape[1] + 1, MOST_NEEDED + 1)
-    enough = _settles(logs, n, planned, _Scatter.of(logs, cells))
-    return int(n[enough.argmax()]) if enough.any() else None
-
-
 def is_in_reach(logs: Floats, planned: Planned, *, cells: Sequence[Floats] = ()) -> bool:
     """Return whether all planned repeats may settle a contrast, the rest being as lucky as `LUCK`.
 
     The scatter, and the ratio at the end, are taken that far from those of now, to the better side.
     """
-    now = logs.shape[1]
-    scatter = _Scatter.of(logs, cells)
-    freedom = float(scatter.freedom(now))
+    now, most, (deviation, freedom) = len(logs), planned.most, _scatter(logs, cells)
     narrower = math.sqrt(freedom / float(chdtri(freedom, LUCK)))
-    moved = float(stdtrit(freedom, 1 - LUCK)) * math.sqrt(max(0.0, 1 / now - 1 / planned.most))
-    n = np.array([planned.most])
-    lucky = replace(scatter, deviation=narrower * scatter.deviation)
-    return any(
-        _settles(logs, n, planned, lucky, moved=by * scatter.deviation).any()
-        for by in (-moved, moved)
-    )
-
-
-def _settles(
-    logs: Floats, n: NDArray[np.int64], planned: Planned, scatter: _Scatter, *, moved: float = 0.0
-) -> NDArray[np.bool_]:
-    """Return whether `n` repeats settle a contrast whose ratio has `moved` by then."""
-    shift = max(0.0, abs(_difference(logs)) + moved)
-    confidence = np.array([planned.confidence(int(repeats)) for repeats in n])
-    half = stdtrit(scatter.freedom(n), (1 + confidence) / 2) * scatter.deviation / np.sqrt(n)
-    return (half < shift) | (half < math.log1p(planned.margin) - shift)
+    moved = float(stdtrit(freedom, 1 - LUCK)) * math.sqrt(max(0.0, 1 / now - 1 / most)) * deviation
+    quantile = float(stdtrit(freedom + most - now, (1 + planned.confidence(most)) / 2))
+    half = quantile * narrower * deviation / math.sqrt(most)
+    shift = abs(float(logs.mean()))
+    return half < shift + moved or half < math.log1p(planned.margin) - max(0.0, shift - moved)

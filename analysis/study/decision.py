@@ -2,21 +2,20 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from analysis.measure.cost import cost_rows
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast, why_not_comparable
 from analysis.observations import nodes_of, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Quantity, Word
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Floats
 from analysis.stats.judge import Judgement
-from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, repeats_needed, side
+from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, side
 from analysis.verdict import ratio_text, verdict_fields
 from configs.schema.study import FEWEST_REPEATS
 from runs.attempt.pruning import DECIDED, skip, waiting
@@ -32,26 +31,27 @@ Repeat = tuple[int, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """One quantity of a cell over that of the first cell, after `repeats` of both are done.
+    """The judgement of a quantity of a cell over that of the first one, by the repeats done so far.
 
-    The interval of `ratio` holds at any time (`analysis.stats.sequential`), for all `comparisons`
-    of the study. `why` is `UNDECIDED`, `OUT_OF_REACH` or that nodes are mixed up with cells, None
-    if the repeats settle it; if more may, `needed` forecasts how many, None if that is unknown.
+    Its interval holds at any time (`analysis.stats.sequential`), for all comparisons of the study.
+    `why` is `UNDECIDED`, `OUT_OF_REACH` or that nodes are mixed up with cells, None if the repeats
+    settle it.
     """
 
     cell: str
-    quantity: str
-    repeats: int
-    comparisons: int
-    ratio: Estimate | None
-    word: Word
-    why: str | None
-    needed: int | None = None
+    quantity: Quantity
+    judgement: Judgement
 
     @property
     def is_settled(self) -> bool:
         """Whether the planned repeats can change nothing."""
-        return self.why in (None, OUT_OF_REACH)
+        return self.judgement.why in (None, OUT_OF_REACH)
+
+    def row(self, *, base: str) -> dict[str, Any]:
+        """Return one row of the table; unknown values are None."""
+        verdict = verdict_fields(self.judgement, self.quantity, base=base, arm=self.cell)
+        quantity = "rate" if self.quantity is SPEED else "loss"
+        return {"cell": self.cell, "quantity": quantity, **verdict}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,14 +88,11 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     )
     pairs = {name: _done_pairs(runs[first], runs[name]) for name in others}
     rates = {name: _rates(pairs[name]) for name in others}
-    alike = [both[0] for both in rates.values()]
+    alike = list(rates.values())
     contrasts = []
     for name in others:
         mixed = _nodes_of_cells(pairs[name])
-        standing = _standing(name, SPEED, rates[name], planned, cells=alike)
-        if mixed:
-            standing = replace(standing, ratio=None, word="undetermined", why=mixed)
-        contrasts.append(standing)
+        contrasts.append(_standing(name, SPEED, rates[name], planned, cells=alike, refused=mixed))
         losses = _losses(pairs[name]) if "loss" in quantities else None
         if losses is not None:
             contrasts.append(_standing(name, Compared().quantity, losses, planned))
@@ -137,19 +134,19 @@ def _done_pairs(
 
 
 def _rates(pairs: Pairs) -> Floats:
-    """Return the logs of the ratios of the rates by repeat [1, n], in images if all have them.
+    """Return the logs of the ratios of the rates by repeat [n], in images if all have them.
 
     What the runs of a repeat share, such as the state of the machine, cancels.
     """
     measured = measure_rates([log for pair in pairs for log in pair])
     below, above = measured[::2], measured[1::2]
     if not pairs or why_not_comparable(Arm(runs=tuple(below)), Arm(runs=tuple(above))):
-        return np.empty((1, 0))
+        return np.empty(0)
     found = [
         speed_contrast(Arm(runs=(base,)), Arm(runs=(run,)))
         for base, run in zip(below, above, strict=True)
     ]
-    return np.array([[one.mean.value for one in found if one.mean]])
+    return np.array([one.mean.value for one in found if one.mean])
 
 
 def _nodes_of_cells(pairs: Pairs) -> str | None:
@@ -170,10 +167,10 @@ def _nodes_of_cells(pairs: Pairs) -> str | None:
 
 
 def _losses(pairs: Pairs) -> Floats | None:
-    """Return the log ratios of the losses by seed [1, n]; None if losses are not comparable."""
+    """Return the log ratios of the losses by seed [n]; None if losses are not comparable."""
     by_seed = {seed_of(a): (a, b) for a, b in reversed(pairs)}
     found = [_loss_ratio(a, b) for a, b in reversed(by_seed.values())]
-    return np.array([found]) if found and None not in found else None
+    return np.array(found) if found and None not in found else None
 
 
 def _loss_ratio(first: RunLog, other: RunLog) -> float | None:
@@ -186,69 +183,27 @@ def _loss_ratio(first: RunLog, other: RunLog) -> float | None:
 
 
 def _standing(
-    cell: str, quantity: Quantity, values: Floats, planned: Planned, *, cells: Sequence[Floats] = ()
-) -> Standing:
-    ratio = interval_so_far(values, planned, cells=cells)
+    cell: str, quantity: Quantity, values: Floats, planned: Planned, *,
+    cells: Sequence[Floats] = (), refused: str | None = None,
+) -> Standing:  # fmt: skip
+    ratio = None if refused else interval_so_far(values, planned, cells=cells)
     where = side(ratio, margin=planned.margin) if ratio else None
-    found = Standing(
-        cell=cell,
-        quantity="rate" if quantity is SPEED else "loss",
-        repeats=values.shape[1],
-        comparisons=planned.contrasts,
-        ratio=ratio,
-        word="undetermined",
-        why=UNDECIDED,
-    )
+    word: Word = "undetermined"
+    why: str | None = refused or UNDECIDED
     if where is not None:
-        return replace(found, word=quantity.word(where) if where else "same", why=None)
-    if ratio is None:
-        return found
-    is_open = is_in_reach(values, planned, cells=cells)
-    needed = repeats_needed(values, planned, cells=cells)
-    return replace(found, why=UNDECIDED if is_open else OUT_OF_REACH, needed=needed)
-
-
-def standing_row(found: Standing, *, base: str) -> dict[str, Any]:
-    """Return one row of the table; unknown values are None."""
-    quantity = SPEED if found.quantity == "rate" else Compared().quantity
-    verdict = Judgement(
-        word=found.word,
-        ratio=found.ratio,
-        unit="round" if found.quantity == "rate" else "seed",
-        n=found.repeats,
-        comparisons=found.comparisons,
+        word, why = quantity.word(where) if where else "same", None
+    elif ratio is not None and not is_in_reach(values, planned, cells=cells):
+        why = OUT_OF_REACH
+    judgement = Judgement(
+        word=word,
+        ratio=ratio,
+        unit="round" if quantity is SPEED else "seed",
+        n=len(values),
+        comparisons=planned.contrasts,
         is_claim=True,
-        why=found.why,
+        why=why,
     )
-    return {
-        "cell": found.cell,
-        "quantity": found.quantity,
-        **verdict_fields(verdict, quantity, base=base, arm=found.cell),
-        "needed": found.needed,
-    }
-
-
-def spent(found: Decision, logs: Sequence[RunLog]) -> str:
-    """Return a sentence on the runs that the study made and did not need, in hours of its ranks.
-
-    A run that was not made would have cost the mean of its cell.
-    """
-    runs = {log.path.name: log for log in logs}
-    made, made_h, skipped, skipped_h, begun_h = 0, 0.0, 0, 0.0, 0.0
-    for rows in found.cells.values():
-        of_cell = [runs[row.cell] for row in rows if row.cell in runs]
-        done = [log for log in of_cell if log.state.is_done]
-        hours = [row["gpu_hours"] or 0.0 for row in cost_rows(done, {})]
-        begun_h += sum(row["gpu_hours"] or 0.0 for row in cost_rows(of_cell, {})) - sum(hours)
-        spared = sum(log.state.reason == DECIDED for log in of_cell)
-        made, made_h, skipped = made + len(done), made_h + sum(hours), skipped + spared
-        skipped_h += spared * sum(hours) / max(1, len(hours))
-    saved = skipped_h / ((made_h + begun_h + skipped_h) or 1)
-    begun = f", and others that are not done {begun_h:.3g}" if begun_h else ""
-    return (
-        f"{made} runs took {made_h:.3g} rank-hours{begun}; {skipped} more that could change no "
-        f"verdict were not made, about {skipped_h:.3g} rank-hours ({saved:.0%} of all)"
-    )
+    return Standing(cell=cell, quantity=quantity, judgement=judgement)
 
 
 def end_settled(study: StudyFolder, found: Decision) -> list[str]:
@@ -275,7 +230,7 @@ def end_settled(study: StudyFolder, found: Decision) -> list[str]:
 
 
 def _phrase(found: Standing) -> str:
-    assert found.ratio is not None
-    ratio = ratio_text(found.ratio.value, found.ratio.low, found.ratio.high)
-    word = found.word if found.why is None else found.why
-    return f"{word} ({ratio} after {found.repeats} repeats)"
+    judged = found.judgement
+    assert judged.ratio is not None
+    ratio = ratio_text(judged.ratio.value, judged.ratio.low, judged.ratio.high)
+    return f"{judged.why or judged.word} ({ratio} after {judged.n} repeats)"

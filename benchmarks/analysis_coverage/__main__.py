@@ -19,7 +19,7 @@ from benchmarks.analysis_coverage import (
     studies,
 )
 from benchmarks.analysis_coverage.harness import Result, processes_agree, run_scenario
-from benchmarks.analysis_coverage.page import line_of, page, read_before
+from benchmarks.analysis_coverage.page import line_of, page
 from benchmarks.analysis_coverage.scenario import Scenario
 
 MODULES = (rates, speedups, losses, studies, figures, detectors)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="also write each result as a line of JSON")
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
     options = parser.parse_args(arguments)
-    before, found = read_before(), []
+    found = []
     share = QUICK if options.quick else 1.0
     for result in results(
         lambda name: not options.only or any(text in name for text in options.only),
@@ -71,13 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         seed=options.seed,
     ):
         found.append(result)
-        print(f"{result.topic}: {line_of(result, before)}", flush=True)
+        print(f"{result.topic}: {line_of(result)}", flush=True)
         for example in result.tally.examples if result.tally.failures() else ():
             print(f"    {example}", file=sys.stderr)
     if options.out:
         options.out.write_text("".join(result.to_json() + "\n" for result in found))
     if options.page:
-        PAGE.write_text(page(found, before, seed=options.seed))
+        PAGE.write_text(page(found, seed=options.seed))
     failed = sum(bool(result.tally.failures()) for result in found)
     print(f"{failed} of {len(found)} scenarios fail")
     return 1 if failed or not found else 0

@@ -1,13 +1,8 @@
 """The results as a Markdown page: a line per topic, a line per scenario, and what failed."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from benchmarks.analysis_coverage.harness import Result, Share, Tally
-
-Key = tuple[str, str]
-# What failed in the inference before this one: topic, scenario, and the shares that missed a bar.
-BEFORE = Path(__file__).with_name("before.tsv")
 
 HEAD = """# How often the analysis is right
 
@@ -21,45 +16,35 @@ other trainers, asks the commands for their JSON, counts, and writes this page.
   command gives, and that the best test gives, which knows the class. Bar: 10 points less.
 
 In brackets is the 95 % interval of a share (Clopper and Pearson). A scenario fails if this interval
-excludes the bar. "Before" tells what failed in the inference that this one replaced.
+excludes the bar.
 """
-TOPIC_COLUMNS = (
-    "topic", "scenarios", "coverage", "false", "found of best", "fail", "failed before",
-)  # fmt: skip
+TOPIC_COLUMNS = ("topic", "scenarios", "coverage", "false", "found of best", "fail")
 COLUMNS = (
     "scenario", "draws", "coverage", "given", "silent", "false", "found of best", "verdict",
-    "before",
 )  # fmt: skip
 
 
-def read_before() -> dict[Key, str]:
-    """Return what failed before, by topic and scenario; "pass" if nothing did."""
-    rows = [line.split("\t") for line in BEFORE.read_text().splitlines()]
-    return {(topic, name): failed for topic, name, failed in rows}
-
-
-def page(results: Sequence[Result], before: Mapping[Key, str], *, seed: int) -> str:
+def page(results: Sequence[Result], *, seed: int) -> str:
     """Return the page of all results."""
     topics: dict[str, list[Result]] = {}
     for result in results:
         topics.setdefault(result.topic, []).append(result)
     minutes = sum(result.tally.seconds for result in results) / 60
-    older = _failed_before(before, *topics)
     parts = [
         HEAD,
         f"{len(results)} scenarios, seed {seed}, {minutes:.0f} minutes of a processor: "
-        f"**{_failed(results)} fail** ({older} failed before).\n",
+        f"**{_failed(results)} fail**.\n",
         _head(TOPIC_COLUMNS),
     ]
-    parts += [_topic_line(topic, found, before) for topic, found in topics.items()]
+    parts += [_topic_line(topic, found) for topic, found in topics.items()]
     for topic, found in topics.items():
         parts += [f"\n## {topic[0].upper() + topic[1:]}\n", _head(COLUMNS)]
-        parts += [line_of(one, before) for one in found]
+        parts += [line_of(one) for one in found]
         parts += [f"\n{one.scenario}: {one.note}." for one in found if one.note]
     return "\n".join(parts) + "\n"
 
 
-def line_of(result: Result, before: Mapping[Key, str]) -> str:
+def line_of(result: Result) -> str:
     """Return the row of a scenario."""
     tally = result.tally
     cells = [
@@ -71,12 +56,11 @@ def line_of(result: Result, before: Mapping[Key, str]) -> str:
         _percent(tally.false, brackets=True),
         _power(tally),
         f"**{', '.join(tally.failures())}**" if tally.failures() else "pass",
-        before.get((result.topic, result.scenario), ""),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def _topic_line(topic: str, found: Sequence[Result], before: Mapping[Key, str]) -> str:
+def _topic_line(topic: str, found: Sequence[Result]) -> str:
     """Return the row of a topic: its scenarios pooled."""
     whole = Tally()
     for result in found:
@@ -88,28 +72,12 @@ def _topic_line(topic: str, found: Sequence[Result], before: Mapping[Key, str]) 
         _percent(whole.false),
         _power(whole),
         str(_failed(found)),
-        str(_failed_before(before, topic)),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
 def _failed(results: Sequence[Result]) -> int:
     return sum(bool(result.tally.failures()) for result in results)
-
-
-def _failed_before(before: Mapping[Key, str], *topics: str) -> int:
-    return sum(failed != "pass" for (topic, _), failed in before.items() if topic in topics)
-
-
-def failed_text(tally: Tally) -> str:
-    """Return the shares that missed a bar, or "pass": a line of `BEFORE`."""
-    shares = {"coverage": tally.coverage, "false": tally.false, "power": tally.power}
-    words = {"power": "found"}
-    parts = [
-        f"{words.get(name, name)} {_percent(shares[name])}" if name in shares else name
-        for name in tally.failures()
-    ]
-    return ", ".join(parts) or "pass"
 
 
 def _percent(share: Share, *, brackets: bool = False) -> str:

@@ -7,15 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from configs.checks.aitoolkit_source import (
-    GROUPS,
-    Architecture,
-    architectures,
-    defaults,
-    find_home,
-    known_keys,
-)
-from configs.checks.dataset import image_set
+from configs.checks.aitoolkit_source import GROUPS, architectures, find_home, known_keys
 from configs.checks.flux import WEIGHTS_SUFFIXES
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
@@ -25,11 +17,9 @@ from configs.schema import Finetune, keys
 _TAKEN = Path(__file__).with_name("aitoolkit-taken.yaml")
 # Keys of ai-toolkit that may replace keys of ours, whose values have no effect then.
 REPLACED = {
-    theirs: tuple(info.name for info in keys("finetune").values() if theirs in info.aitoolkit)
-    for info in keys("finetune").values()
-    for theirs in info.aitoolkit
+    "model.arch": "lora.targets",
+    "network.network_kwargs": "lora.targets",
 }
-ASSISTANT_KEY = "transformer.single_transformer_blocks.0.attn.to_k.lora_A.weight"
 # Substrings of the names of layers, by `lora.targets`; None: no restriction.
 LAYERS = {
     "attention": [".attn."],
@@ -37,10 +27,6 @@ LAYERS = {
     "blocks": None,
     "all": None,
 }
-# The formats that ai-toolkit itself reads.
-IMAGES = (".png", ".jpg", ".jpeg", ".webp")
-# The least side of a sample.
-_LEAST_SAMPLE_PX = 64
 
 
 @cache
@@ -59,25 +45,16 @@ def check_keys(config: Finetune) -> None:
     is_here = config.aitoolkit and os.environ.get("AI_TOOLKIT")
     known = known_keys(find_home().folder) if is_here else None
     for name in _names(config.aitoolkit):
-        for replaced in REPLACED.get(name, ()):
-            if ours[replaced] != spec[replaced].default:
-                raise ConfigError(
-                    f"aitoolkit.{name} replaces {replaced}, which is {ours[replaced]}: remove one"
-                )
+        replaced = REPLACED.get(name)
+        if replaced and ours[replaced] != spec[replaced].default:
+            raise ConfigError(
+                f"aitoolkit.{name} replaces {replaced}, which is {ours[replaced]}: remove one"
+            )
         if name in taken():
             raise ConfigError(f"aitoolkit.{name}: remove it and set {taken()[name]}")
         group, _, key = name.rpartition(".")
         if known and key not in known.get(group, frozenset()):
             raise ConfigError(_unknown(name, group, known))
-
-
-def replaced_keys(config: Finetune) -> dict[str, str]:
-    """Return the keys of ours that keys under `aitoolkit` replace, with the key that does."""
-    return {
-        ours: f"aitoolkit.{name} holds instead"
-        for name in _names(config.aitoolkit)
-        for ours in REPLACED.get(name, ())
-    }
 
 
 def _names(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -130,16 +107,8 @@ def check_aitoolkit(config: Finetune) -> None:
             "validation.held_out: ai-toolkit would evaluate images without those of "
             f"aitoolkit.datasets.{controls[0]}; set it to 0, and read the training loss"
         )
-    if config.validation.held_out and "validation_config" not in known_keys(folder)["train"]:
-        raise ConfigError(
-            f"validation.held_out: the ai-toolkit in {folder} evaluates no held-out images; set "
-            "it to 0, or update ai-toolkit"
-        )
-    if arch := _architecture(folder, config):
-        _check_settings(folder, config)
-        assistant = Path(config.flux.assistant_lora or "")
-        for key in arch.keys if assistant.is_file() else ():
-            check_assistant(assistant, key)
+    if arch_of(config):
+        _check_arch(folder, config)
 
 
 def remarks(config: Finetune) -> Iterator[str]:
@@ -150,31 +119,24 @@ def remarks(config: Finetune) -> Iterator[str]:
             "aitoolkit.train.ema_config: ai-toolkit saves the average in place of the weights, so "
             "that each resume loses the steps it lags behind"
         )
-    if not (arch_of(config) and os.environ.get("AI_TOOLKIT")):
+    arch = arch_of(config)
+    if not (arch and os.environ.get("AI_TOOLKIT")):
         return
-    arch = _architecture(find_home().folder, config)
-    for name in arch.hub_ids if arch else ():
-        place = _hub_cache() / f"models--{name.replace('/', '--')}" / "snapshots"
-        if not place.is_dir() or not any(place.iterdir()):
+    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
+    cache = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
+    for name in sorted(architectures(find_home().folder).get(arch, ())):
+        if not (cache / f"models--{name.replace('/', '--')}" / "snapshots").is_dir():
             yield (
-                f"ai-toolkit's code for {arch_of(config)} may load {name}, which is not in "
-                f"{_hub_cache()}; if compute nodes have no network: hf download {name}"
+                f"ai-toolkit's code for {arch} may load {name}, which is not in {cache}; if "
+                f"compute nodes have no network: hf download {name}"
             )
 
 
-def _hub_cache() -> Path:
-    home = os.environ.get("HF_HOME") or "~/.cache/huggingface"
-    return Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser()
-
-
-def _architecture(folder: Path, config: Finetune) -> Architecture | None:
-    """Return the kind of model; refuse one that ai-toolkit would take for Stable Diffusion 1."""
-    name = arch_of(config)
-    if name is None:
-        return None
-    known = architectures(folder)
+def _check_arch(folder: Path, config: Finetune) -> None:
+    """Refuse a name that ai-toolkit would take for Stable Diffusion 1, and samples of schnell."""
+    name, known = arch_of(config), architectures(folder)
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(str(name), known, n=1)
         hint = (
             f"did you mean {near[0]}?" if near else "`ditbench show finetune --arch ?` lists them"
         )
@@ -182,21 +144,11 @@ def _architecture(folder: Path, config: Finetune) -> Architecture | None:
             f"aitoolkit.model.arch {name}: the ai-toolkit in {folder} has no such model and would "
             f"take it for Stable Diffusion 1; {hint}"
         )
-    return known[name]
-
-
-def _check_settings(folder: Path, config: Finetune) -> None:
-    """Refuse the samples of another model: the defaults are those of FLUX.1-schnell."""
     lacking = [key for key in ("steps", "guidance") if key not in config.sample.model_fields_set]
     if lacking:
-        named = defaults(folder)
-        arch = str(config.aitoolkit["model"]["arch"])
-        own = named.get(arch) or named.get(arch_of(config) or "") or {}
-        values = own.get("sample.sample_steps"), own.get("sample.guidance_scale")
-        hint = "such as {} and {}".format(*values) if all(values) else "see the model's page"
         raise ConfigError(
             f"sample.{lacking[0]}: its default is for FLUX.1-schnell; set sample.steps and "
-            f"sample.guidance for {arch} ({hint})"
+            f"sample.guidance for {name} (see the model's page)"
         )
 
 
@@ -215,29 +167,18 @@ def _check_weights(folder: Path) -> None:
 
 
 def check_supported(config: Finetune) -> None:
-    """Raise `ConfigError` for images, an assistant LoRA or keys that ai-toolkit cannot use."""
-    has_images = Path(str(config.data.folder)).is_dir()
-    found = vars(image_set(config)).values() if has_images else ()
-    for each in (each for images in found for each in images):
-        if each.image.suffix.lower() not in IMAGES:
-            raise ConfigError(
-                f"{each.image}: ai-toolkit reads only {' '.join(IMAGES)} and would skip it; "
-                "save it as PNG, or set engine=embedded"
-            )
-    assistant = config.flux.assistant_lora
-    if assistant and Path(assistant).is_file() and not arch_of(config):
-        check_assistant(Path(assistant), ASSISTANT_KEY)
-    if lacks := _lacks(config):
-        raise ConfigError(f"{lacks}; change it, or set engine=embedded")
-
-
-def check_assistant(file: Path, key: str) -> None:
-    """Raise `ConfigError` if an assistant LoRA lacks the key from which its rank is read."""
-    if key not in read_safetensors_header(file).tensors:
-        raise ConfigError(
-            f"flux.assistant_lora {file}: has no {key}, from which ai-toolkit reads its rank; "
-            "name the assistant of this kind of model"
-        )
+    """Raise `ConfigError` for a value that ai-toolkit has no equal of."""
+    rate = config.optimizer
+    lacking = {
+        "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
+        "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
+        "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": (
+            rate.decay > 0 and rate.warmup_steps > 0
+        ),
+    }
+    for cause, is_so in lacking.items():
+        if is_so:
+            raise ConfigError(f"{cause}; change it, or set engine=embedded")
 
 
 def engine_of(config: Finetune, *, world: int, before: str | None = None) -> str:
@@ -267,36 +208,6 @@ def check_engine(config: Finetune, *, world: int, before: str | None = None) -> 
             f"{named}: only ai-toolkit has this, and engine={config.engine} takes the native "
             f"engine {cause}; set engine=aitoolkit in a new run, or remove it"
         )
-
-
-def _lacks(config: Finetune) -> str | None:
-    """Return a key whose value ai-toolkit has no equal of, and why."""
-    lora, rate = config.lora, config.optimizer
-    is_both = rate.decay > 0 and rate.warmup_steps > 0
-    lacking = {
-        "lora.targets: ai-toolkit has no regular expressions": lora.targets not in LAYERS,
-        "optimizer.restarts: ai-toolkit's period is always the whole run": rate.restarts > 0,
-        "optimizer.decay: ai-toolkit decays over the whole run (1) or not": 0 < rate.decay < 1,
-        "optimizer.decay_shape: ai-toolkit has linear and cosine": rate.decay_shape == "sqrt",
-        "optimizer.warmup_steps: ai-toolkit warms up to a constant rate only": is_both,
-    }
-    return next((cause for cause, is_so in lacking.items() if is_so), None)
-
-
-def unlike_native(config: Finetune) -> dict[str, str]:
-    """Return what ai-toolkit does otherwise than the native engine with the same config, by key."""
-    sample, batch = config.sample, config.train.micro_batch or config.train.global_batch
-    found = {
-        "seed": "order, noise and times are other draws",
-        "data.folder": "each latent is a draw from the VAE's posterior, not its mean"
-        + ("; a batch is filled up with copies of its images" if batch > 1 else ""),
-    }
-    found["data.resolutions"] = "images that are not square are cropped to sizes of its own"
-    if min(sample.width, sample.height) < _LEAST_SAMPLE_PX:
-        size = [max(_LEAST_SAMPLE_PX, side) for side in (sample.width, sample.height)]
-        found["sample.width"] = f"samples are {size[0]} x {size[1]} px, its least"
-    found["validation"] = "of images held out only, their mean loss at one noise each"
-    return found | replaced_keys(config)
 
 
 def check_one_rank(world: int) -> None:

@@ -1,14 +1,12 @@
-"""The images of a fine-tuning: found in folders, each with a caption in NAME.txt, and repeats."""
+"""The images of a fine-tuning, each with a caption in NAME.txt."""
 
 import hashlib
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from configs.checks.captions import fill_trigger, open_image, read_text
-from configs.disk import IMAGE_SUFFIXES
 from configs.errors import ConfigError
 from configs.schema import Finetune
 
@@ -16,15 +14,20 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 CAPTION = ".txt"
+# The formats that both engines read.
+IMAGES = (".png", ".jpg", ".jpeg", ".webp")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CaptionedFile:
-    """An image with a caption; `name` is its path in the data set's folder."""
+    """An image with a caption."""
 
-    name: str
     image: Path
-    repeats: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the image in the data set's folder."""
+        return self.image.name
 
     @property
     def caption(self) -> Path:
@@ -67,36 +70,24 @@ def image_set(config: Finetune) -> ImageSet:
 
 
 def captioned_files(folder: Path) -> list[CaptionedFile]:
-    """Return the images of a folder and of its sub-folders, sorted by name.
+    """Return the images of a folder, sorted by name; hidden ones are left out.
 
-    The name of a sub-folder begins with its repeats (`10_dog`; 0 leaves it out). Hidden folders are
-    left out. Raise `ConfigError` for a sub-folder of images without repeats.
+    Raise `ConfigError` for images in a sub-folder: whether to train on them is unclear.
     """
-    found = list[CaptionedFile]()
-    for place in [folder, *sorted(each for each in folder.rglob("*") if each.is_dir())]:
-        name = place.relative_to(folder)
-        images = _images(place)
-        if any(part[0] == "." for part in name.parts) or not images:
-            continue
-        repeats = re.match(r"(\d+)_", "1_" if place == folder else place.name)
-        if repeats is None:
+    for below in sorted(folder.iterdir()):
+        if below.is_dir() and below.name[0] != "." and _images(below):
             raise ConfigError(
-                f"{place}: it is unclear whether this sub-folder is to be trained on; rename it to "
-                f"1_{name.name} (1: as often as others; 0: never)"
+                f"{below}: images of a sub-folder are not trained on; move them to {folder}, or "
+                "elsewhere"
             )
-        if count := int(repeats[1]):
-            found += [
-                CaptionedFile(name=image.relative_to(folder).as_posix(), image=image, repeats=count)
-                for image in images
-            ]
-    return found
+    return [CaptionedFile(image=image) for image in _images(folder)]
 
 
 def _images(folder: Path) -> list[Path]:
     return sorted(
         file
         for file in folder.iterdir()
-        if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file() and file.name[0] != "."
+        if file.suffix.lower() in IMAGES and file.is_file() and file.name[0] != "."
     )
 
 
@@ -104,7 +95,7 @@ def check_dataset(config: Finetune) -> None:
     """Raise `ConfigError` for an image that lacks a caption or cannot be decoded."""
     found = image_set(config)
     if not found.training:
-        kinds = " ".join(IMAGE_SUFFIXES)
+        kinds = " ".join(IMAGES)
         raise ConfigError(f"{config.data.folder}: contains no images; add some (any of {kinds})")
     images = [*found.training, *found.held_out]
     image_of = {each.image.with_suffix(""): each.image for each in images}

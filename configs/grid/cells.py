@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from configs.errors import ConfigError
-from configs.load import Tree, flatten, merge, resolve, to_tree
+from configs.load import Tree, flatten, merge, resolve
 from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Pretrain, Run, Study, keys
 from configs.schema.study import FEWEST_ROUNDS
@@ -50,6 +50,8 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
     """Return a study's cells over `base`; a `ConfigError` names `source`, cell and key."""
     axes = [_axis(name, levels) for name, levels in study.axes.items()]
     _check_keys(study, axes, source=source)
+    for condition in study.leave_out:
+        _check_condition(condition, axes, source=source)
     combinations = list(_combinations(axes, source=source))
     labelled = frozenset(axis.name for axis in axes if axis.labelled)
     names = cell_names([levels for levels, _ in combinations], labelled=labelled)
@@ -58,16 +60,15 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
     common = merge(base, fixed)
     cells = []
     for name, (levels, changes) in zip(names, combinations, strict=True):
-        if _is_left_out_by_level(study, levels):
+        if any(_matches(condition, levels) for condition in study.leave_out):
             continue
         tree = merge(common, changes)
         config = with_absolute_paths(resolve(tree, source=f"{source}, cell {name}"))
         cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
-    kept = _without_left_out(study, cells, axes, source=source)
-    _check_distinct(kept, source=source)
+    _check_distinct(cells, source=source)
     if study.interleave is not None:
-        _check_turns(kept, study.interleave, source=source)
-    return kept
+        _check_turns(cells, study.interleave, source=source)
+    return cells
 
 
 def _check_turns(cells: Sequence[Cell], turn: int, *, source: str) -> None:
@@ -140,47 +141,26 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _matches(condition: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
+def _matches(condition: Mapping[str, Any], levels: Mapping[str, Any]) -> bool:
     return all(
-        any(is_same(values[name], one) for one in as_list(wanted))
+        any(is_same(levels[name], one) for one in as_list(wanted))
         for name, wanted in condition.items()
     )
 
 
-def _is_left_out_by_level(study: Study, levels: Mapping[str, Any]) -> bool:
-    """Return whether a condition on axes alone matches: such a cell need not even be valid."""
-    return any(_matches(one, levels) for one in study.leave_out if set(one) <= set(levels))
-
-
-def _without_left_out(
-    study: Study, cells: list[Cell], axes: list[Axis], *, source: str
-) -> list[Cell]:
-    for condition in study.leave_out:
-        _check_condition(condition, axes, cells, source=source)
-    by_key = [one for one in study.leave_out if not set(one) <= {axis.name for axis in axes}]
-    return [cell for cell in cells if not any(_matches(one, _values(cell)) for one in by_key)]
-
-
-def _values(cell: Cell) -> Tree:
-    return flatten(to_tree(cell.config)) | cell.levels
-
-
-def _check_condition(
-    condition: Mapping[str, Any], axes: list[Axis], cells: list[Cell], *, source: str
-) -> None:
-    by_name = {axis.name: axis for axis in axes}
-    known = list(_values(cells[0])) if cells else list(by_name)
+def _check_condition(condition: Mapping[str, Any], axes: list[Axis], *, source: str) -> None:
+    """Raise `ConfigError` for a condition of `leave_out` that no combination can match."""
+    known = {axis.name: [level for level, _ in axis.levels] for axis in axes}
     for name, wanted in condition.items():
-        if name not in known and cells:
+        if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"{source}: leave_out: {name} is neither an axis nor a key{hint}")
-        levels = [level for level, _ in by_name[name].levels] if name in by_name else None
+            raise ConfigError(f"{source}: leave_out: {name} is not an axis{hint}")
         for one in as_list(wanted):
-            if levels is not None and not any(is_same(one, level) for level in levels):
+            if not any(is_same(one, level) for level in known[name]):
                 raise ConfigError(
                     f"{source}: leave_out: axis {name} has no level {one!r}; it has "
-                    f"{', '.join(map(str, levels))}"
+                    f"{', '.join(map(str, known[name]))}"
                 )
 
 

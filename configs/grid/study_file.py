@@ -24,7 +24,7 @@ from configs.schema import Study
 from configs.yaml12 import parse_yaml
 
 # Keys of the study that the command line may set; all other keys are those of its cells.
-_OWN = frozenset(["question", "repeats", "order_seed", "throttle", "interleave", "report"])
+_OWN = frozenset(["question", "repeats", "throttle", "interleave", "report"])
 
 
 @dataclass(frozen=True, kw_only=True)

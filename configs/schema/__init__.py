@@ -53,7 +53,6 @@ class KeyInfo:
     short: str | None
     label: str | None
     replaces: str | None
-    aitoolkit: tuple[str, ...]
 
 
 @cache
@@ -101,7 +100,6 @@ def _info(name: str, field: FieldInfo) -> KeyInfo:
         doc=field.description or "",
         affects=frozenset(str(extra["affects"]).split()),
         free=bool(extra["free"]),
-        aitoolkit=tuple(str(extra["aitoolkit"]).split()),
         tags=frozenset(str(extra["tags"]).split()),
         **text,
     )

@@ -17,14 +17,13 @@ from configs.schema.training import LearningRate
 _ATTENTION = r"attn\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)"
 _MLP = r"ff(_context)?\.net\.(0\.proj|2)|proj_mlp|proj_out"
 _BLOCK = r"(single_)?transformer_blocks\.\d+\."
-# The layers that a word of `lora.targets` means. ai-toolkit's example trains those of `blocks`.
-_TARGETS = {
+# Whole names of layers, by `lora.targets`. ai-toolkit's example trains those of `blocks`.
+_PATTERNS = {
     "attention": _BLOCK + _ATTENTION,
     "attention+mlp": f"{_BLOCK}({_ATTENTION}|{_MLP})",
     "blocks": _BLOCK + ".*",
     "all": ".*",
 }
-_OPTIMIZER = "train.optimizer train.optimizer_params"
 
 
 class Flux(KeyGroup):
@@ -37,10 +36,6 @@ class Flux(KeyGroup):
         path="either",
         tags="picture",
     )
-    variant: Literal["schnell", "dev"] = key(
-        "schnell", "variant of Flux; dev takes guidance as an input", "loss", tags="picture",
-        label="", aitoolkit="model.arch",
-    )  # fmt: skip
     assistant_lora: str | None = key(
         None,
         "file of the LoRA that undoes a distillation, such as of schnell: on in training, off in "
@@ -54,10 +49,7 @@ class CaptionedImages(KeyGroup):
     """The training images and their captions."""
 
     folder: str | None = key(
-        None,
-        "folder of images with captions in NAME.txt; those of a sub-folder N_NAME count N times",
-        "loss",
-        path="folder",
+        None, "folder of images with captions in NAME.txt", "loss", path="folder"
     )
     trigger: str | None = key(
         None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
@@ -95,54 +87,30 @@ class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
     rank: int = key(16, "rank of each update", "loss clock", ge=1, label="rank")
-    targets: str = key(
+    targets: Literal["attention", "attention+mlp", "blocks", "all"] = key(
         "attention+mlp",
-        "layers to tune: attention, attention+mlp, blocks (and their modulation), all (and the "
-        "layers around the blocks), or a regular expression of whole names of layers",
+        "layers to tune: attention, attention+mlp, blocks (and their modulation) or all (and the "
+        "layers around the blocks)",
         "loss clock",
         label="targets",
-        aitoolkit="model.arch network.network_kwargs",
     )
-
-    @model_validator(mode="after")
-    def _targets_are_a_pattern(self) -> "Lora":
-        try:
-            re.compile(self.targets)
-        except re.error as error:
-            raise ValueError(
-                f"lora.targets: {self.targets!r} is not a regular expression: {error}"
-            ) from None
-        return self
 
     def selects(self, layer: str) -> bool:
         """Return whether the linear layer of this name gets an update."""
-        return re.fullmatch(_TARGETS.get(self.targets, self.targets), layer) is not None
-
-
-class LoraOptimizer(LearningRate):
-    """AdamW (eps 1e-6) and its learning rate."""
-
-    beta1: float = key(
-        0.9, "decay rate of the first moment", "loss", ge=0, lt=1, aitoolkit=_OPTIMIZER
-    )
-    beta2: float = key(
-        0.999, "decay rate of the second moment", "loss", ge=0, lt=1, aitoolkit=_OPTIMIZER
-    )
-    weight_decay: float = key(0.01, "decoupled weight decay", "loss", ge=0, aitoolkit=_OPTIMIZER)
-    clip: float = key(1.0, "maximum gradient norm", "loss", gt=0)
+        return re.fullmatch(_PATTERNS[self.targets], layer) is not None
 
 
 class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
-    steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1, tags="scale")
+    steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
     global_batch: int = key(
-        1, "images per step over all ranks", "loss clock", ge=1, tags="scale", short="bs",
+        1, "images per step over all ranks", "loss clock", ge=1, short="bs",
         label="batch",
     )  # fmt: skip
     micro_batch: int | None = key(
         None, "images per backward pass of a rank; null: all of its share", "clock", free=True,
-        ge=1, tags="scale", short="mb",
+        ge=1, short="mb",
     )  # fmt: skip
     precision: Literal["bf16", "fp32"] = key(
         "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss clock",
@@ -150,13 +118,6 @@ class LoraTraining(KeyGroup):
     )  # fmt: skip
     gradient_checkpointing: bool = key(
         True, "recompute blocks in the backward pass, to save memory", "clock"
-    )
-    timesteps: Literal["sigmoid", "linear", "shift"] = key(
-        "sigmoid",
-        "distribution of t: the sigmoid of a normal; uniform (linear); or uniform and shifted "
-        "towards noise by image size, as in sampling (shift)",
-        "loss",
-        aitoolkit="train.timestep_type",
     )
     hang_s: float | None = key(
         300.0,
@@ -175,9 +136,6 @@ class LoraCheckpoint(KeyGroup):
         250, "steps between checkpoints; the last is saved, too", free=True, unit="steps", ge=1
     )
     keep: int = key(4, "number of newest checkpoints to keep", free=True, ge=1)
-    dtype: Literal["float32", "float16", "bfloat16"] = key(
-        "float32", "type of the numbers in files of the LoRA", free=True
-    )
 
 
 class LoraValidation(KeyGroup):
@@ -186,8 +144,6 @@ class LoraValidation(KeyGroup):
     every: int | None = key(
         None, "steps between evaluations; null: at start and end", free=True, unit="steps", ge=1
     )
-    strata: int = key(4, "values of t per image, evenly spaced", "loss", ge=1)
-    noises: int = key(2, "noise draws per image and t; ai-toolkit always draws one", "loss", ge=1)
     held_out: int = key(
         0, "number of images of data.folder that are evaluated and never trained on", "loss", ge=0
     )
@@ -199,7 +155,7 @@ class Finetune(Run):
     kind: Literal["finetune"] = key("finetune", "kind of run")
     seed: int = key(
         0, "seed of the LoRA, order of images, noise and timesteps", "loss", ge=0, lt=2**31,
-        tags="scale", short="s",
+        short="s",
     )  # fmt: skip
     engine: Literal["auto", "aitoolkit", "embedded"] = key(
         "auto",
@@ -209,7 +165,7 @@ class Finetune(Run):
     flux: Flux = Field(default_factory=Flux)
     data: CaptionedImages = Field(default_factory=CaptionedImages)
     lora: Lora = Field(default_factory=Lora)
-    optimizer: LoraOptimizer = Field(default_factory=LoraOptimizer)
+    optimizer: LearningRate = Field(default_factory=LearningRate)
     train: LoraTraining = Field(default_factory=LoraTraining)
     checkpoint: LoraCheckpoint = Field(default_factory=LoraCheckpoint)
     validation: LoraValidation = Field(default_factory=LoraValidation)
@@ -226,8 +182,4 @@ class Finetune(Run):
     def _parts_fit(self) -> "Finetune":
         if self.flux.folder is None:
             raise ValueError("flux.folder must name a model folder in diffusers layout")
-        if self.flux.assistant_lora and self.flux.variant == "dev":
-            raise ValueError(
-                "flux.assistant_lora is for flux.variant schnell; remove it, or set the variant"
-            )
         return self

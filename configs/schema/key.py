@@ -10,10 +10,9 @@ Affects = Literal["", "loss", "clock", "loss clock", "resources", "resources clo
 OnDisk = Literal["file", "folder", "either", "pretraining run", "fine-tuning run", "new"]
 # Further facts about a key; lists of keys elsewhere are derived from them (`tagged`):
 # `picture`: two images show the same picture, but for training, only if it is equal;
-# `scale`: it may differ between the points of one scaling curve;
 # `term`: the weight of a term that training adds to its loss;
 # `dit`: of `model`, it configures a DiT and no other family.
-Tag = Literal["picture", "scale", "term", "dit"]
+Tag = Literal["picture", "term", "dit"]
 
 
 class KeyGroup(BaseModel):
@@ -34,7 +33,6 @@ def key(
     short: str | None = None,
     label: str | None = None,
     replaces: str | None = None,
-    aitoolkit: str = "",
     **limits: Any,
 ) -> Any:
     """Define a field of a `KeyGroup`.
@@ -43,11 +41,9 @@ def key(
     memory) or the requested `resources`; names and remarks affect none. A `free` key may change
     when a run is resumed. `path` names the kind of file that the value must point to. `tags` are
     words of `Tag`. `short` replaces the name of the key in names of cells, `label` in tables of
-    settings. `replaces` names the key of another run whose value this one replaces, and
-    `aitoolkit` the keys of ai-toolkit that may replace this one. `limits` are those of pydantic
-    (`ge`, `le`, `gt`, ...).
+    settings. `replaces` names the key of another run whose value this one replaces. `limits` are
+    those of pydantic (`ge`, `le`, `gt`, ...).
     """
     extra: JsonDict = {"affects": affects, "free": free, "unit": unit, "path": path}
     extra |= {"tags": tags, "short": short, "label": label, "replaces": replaces}
-    extra["aitoolkit"] = aitoolkit
     return Field(default, description=doc, json_schema_extra=extra, **limits)

@@ -19,7 +19,7 @@ class Pretrain(Run):
     kind: Literal["pretrain"] = key("pretrain", "kind of run")
     seed: int = key(
         0, "seed of weights, order of images, noise and timesteps", "loss", ge=0, lt=2**63,
-        tags="picture scale", short="s",
+        tags="picture", short="s",
     )  # fmt: skip
     model: Model = Field(default_factory=Model)
     data: Data = Field(default_factory=Data)

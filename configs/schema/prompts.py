@@ -1,7 +1,5 @@
 """The samples of a fine-tuning: prompts, sizes, and how they are drawn."""
 
-from collections.abc import Sequence
-
 from pydantic import field_validator, model_validator
 
 from configs.schema.key import KeyGroup, key
@@ -34,16 +32,11 @@ class PromptSamples(KeyGroup):
 
     @model_validator(mode="after")
     def _something_is_drawn(self) -> "PromptSamples":
-        check_prompts(self.prompts, self.width, self.height, group="sample.")
+        if not self.prompts:
+            raise ValueError("sample.prompts is empty: list a prompt")
+        if not all(prompt.strip() for prompt in self.prompts):
+            raise ValueError("sample.prompts holds an empty prompt; write it or remove it")
+        for name, side in (("width", self.width), ("height", self.height)):
+            if side % TOKEN_PX:
+                raise ValueError(f"sample.{name} {side} is not a multiple of {TOKEN_PX}")
         return self
-
-
-def check_prompts(prompts: Sequence[str], width: int, height: int, *, group: str = "") -> None:
-    """Raise `ValueError` if there is no prompt, or a size is not a whole number of tokens."""
-    if not prompts:
-        raise ValueError(f"{group}prompts is empty: list a prompt")
-    if not all(prompt.strip() for prompt in prompts):
-        raise ValueError(f"{group}prompts holds an empty prompt; write it or remove it")
-    for name, side in (("width", width), ("height", height)):
-        if side % TOKEN_PX:
-            raise ValueError(f"{group}{name} {side} is not a multiple of {TOKEN_PX}")

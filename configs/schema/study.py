@@ -28,16 +28,13 @@ class Study(KeyGroup):
         {}, "the grid: key: [values], or name: {label: {key: value, ...}, ...}"
     )
     leave_out: list[dict[str, Any]] = key(
-        [], "cells to leave out: mappings of axes or keys to a value or a list"
+        [], "cells to leave out: mappings of axes to a level or a list"
     )
     repeats: int = key(
         1, "runs of each cell, all with one seed (for more seeds make seed an axis)", ge=1,
         le=_MOST_REPEATS,
     )  # fmt: skip
-    order_seed: int = key(0, "seed of the order in which cells run", ge=0)
-    throttle: int | None = key(
-        None, "most cells of a job array that run at once; null: no limit", ge=1
-    )
+    throttle: int | None = key(None, "most runs that go on at once; null: no limit", ge=1)
     stop: Literal["decided"] | None = key(
         None,
         "decided: skip the repeats (over seeds, too) of a cell whose speed and loss against the "

@@ -20,22 +20,12 @@ class LearningRate(KeyGroup):
         "linear", "shape of the decay: linear; sqrt: 1 - sqrt(its part done); cosine", "loss"
     )
     decay_to: float = key(0.0, "final learning rate, as a share of lr", "loss", ge=0, le=1)
-    restarts: int = key(0, "times that the decay begins again, at equal distances", "loss", ge=0)
-
-    @model_validator(mode="after")
-    def _restarts_are_of_a_decay(self) -> "LearningRate":
-        if self.restarts and not self.decay:
-            raise ValueError("optimizer.restarts begins a decay again: set optimizer.decay, too")
-        return self
 
     def rate(self, *, step: int, steps: int) -> float:
         """Return the learning rate of `step` (from 1) of `steps`."""
         warm = min(1.0, step / self.warmup_steps) if self.warmup_steps else 1.0
         falling = self.decay * steps
         left = max(0.0, min(1.0, (steps - step + 1) / falling)) if falling else 1.0
-        if self.restarts:  # Loshchilov & Hutter 2017 (arXiv 1608.03983), with periods of one length
-            periods = round(left * (self.restarts + 1), 9)
-            left = periods - math.ceil(periods) + 1
         if self.decay_shape == "sqrt":  # Hägele et al. 2024 (arXiv 2405.18392)
             left = 1 - math.sqrt(1 - left)
         elif self.decay_shape == "cosine":
@@ -60,23 +50,20 @@ class Optimizer(LearningRate):
 class Train(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
-    steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1, tags="scale")
+    steps: int = key(1000, "optimizer steps", "loss", free=True, unit="steps", ge=1)
     branch_from: str | None = key(
         None,
         "checkpoint of another run, logs/RUN/checkpoints/step-N, whose whole state to begin from",
         "loss",
         path="folder",
     )
-    global_batch: int = key(
-        256, "images per step over all ranks", "loss clock", ge=1, tags="scale", short="bs"
-    )
+    global_batch: int = key(256, "images per step over all ranks", "loss clock", ge=1, short="bs")
     micro_batch: int | Literal["auto"] | None = key(
         None,
         "images per data rank and backward pass; null: the whole share of a rank; auto: as many "
         "as fit",
         "clock",
         free=True,
-        tags="scale",
         short="mb",
     )
     precision: Literal["fp32", "tf32", "bf16"] = key(
@@ -132,19 +119,17 @@ class Layout(KeyGroup):
 
     replicate: int | None = key(
         None, "replicas; null: world size / (shard x tensor)", "clock", free=True, ge=1,
-        tags="scale", short="p",
+        short="p",
     )  # fmt: skip
     shard: int = key(
         1, "ranks that share the parameters of a replica (FSDP2)", "clock", free=True, ge=1,
-        tags="scale", short="shard",
+        short="shard",
     )  # fmt: skip
     reshard: bool = key(
         True, "false: keep blocks gathered until the backward pass (ZeRO-2)", "clock", free=True,
-        tags="scale",
     )  # fmt: skip
     tensor: int = key(
         1, "tensor-parallel ranks, which split matrix products", "clock", free=True, ge=1,
-        tags="scale",
     )  # fmt: skip
 
 

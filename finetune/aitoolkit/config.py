@@ -1,19 +1,17 @@
 """Translate a run's config and data set into those of ai-toolkit."""
 
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from configs.checks.aitoolkit import LAYERS
 from configs.checks.captions import fill_trigger
-from configs.checks.dataset import CaptionedFile, image_set
+from configs.checks.dataset import image_set
 from configs.disk import replace_file
 from configs.schema import Finetune
-from configs.schema.finetune import LoraOptimizer
-from configs.schema.prompts import TOKEN_PX
-from finetune.native.rng import flow_time
+from configs.schema.training import LearningRate
+from finetune.native.rng import evaluation_times
 
 # The name of the job in ai-toolkit, and so of its files.
 JOB = "lora"
@@ -46,12 +44,12 @@ def toolkit_config(
         "logging": {"log_every": 1, "use_ui_logger": True},
         "network": _network(config),
         "save": {
-            "dtype": config.checkpoint.dtype,
+            "dtype": "float32",
             "save_every": config.checkpoint.every,
             "max_step_saves_to_keep": config.checkpoint.keep,
             "push_to_hub": False,
         },
-        "datasets": list(_datasets(config, workspace.dataset)),
+        "datasets": [_dataset(config, workspace.dataset)],
         "train": _training(config, start=start),
         "model": _model(config),
         "sample": _samples(config),
@@ -80,27 +78,15 @@ def _network(config: Finetune) -> dict[str, Any]:
     }
 
 
-def _datasets(config: Finetune, folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield a data set of ai-toolkit for each folder that `lay_out_dataset` makes."""
-    data = config.data
-    for name, files in _folders(config).items():
-        yield {
-            "folder_path": str(folder / name),
-            "caption_ext": "txt",
-            "caption_dropout_rate": data.caption_dropout,
-            "cache_latents_to_disk": True,
-            "resolution": list(data.resolutions),
-            "bucket_tolerance": data.bucket,
-            "num_repeats": files[0].repeats,
-        }
-
-
-def _folders(config: Finetune) -> dict[str, list[CaptionedFile]]:
-    """Return the images by folder: one for each number of repeats."""
-    found: dict[str, list[CaptionedFile]] = {}
-    for file in image_set(config).training:
-        found.setdefault(f"training-{file.repeats}", []).append(file)
-    return found
+def _dataset(config: Finetune, folder: Path) -> dict[str, Any]:
+    return {
+        "folder_path": str(folder),
+        "caption_ext": "txt",
+        "caption_dropout_rate": config.data.caption_dropout,
+        "cache_latents_to_disk": True,
+        "resolution": list(config.data.resolutions),
+        "bucket_tolerance": config.data.bucket,
+    }
 
 
 def _training(config: Finetune, *, start: int) -> dict[str, Any]:
@@ -114,14 +100,11 @@ def _training(config: Finetune, *, start: int) -> dict[str, Any]:
         "train_text_encoder": False,
         "gradient_checkpointing": train.gradient_checkpointing,
         "noise_scheduler": "flowmatch",
-        "timestep_type": train.timesteps,
+        "timestep_type": "sigmoid",
         "optimizer": "adamw",
-        "optimizer_params": {
-            "betas": [optimizer.beta1, optimizer.beta2],
-            "weight_decay": optimizer.weight_decay,
-        },
+        "optimizer_params": {"betas": [0.9, 0.999], "weight_decay": 0.01},
         "lr": optimizer.lr,
-        "max_grad_norm": optimizer.clip,
+        "max_grad_norm": 1.0,
         "ema_config": {"use_ema": False},
         "dtype": train.precision,
     }
@@ -135,12 +118,9 @@ def _validation(config: Finetune) -> dict[str, Any]:
 
     It evaluates after the first step of a start, and one step after each multiple of its period.
     """
-    images, settings = image_set(config).held_out, config.validation
+    images, size = image_set(config).held_out, config.data.resolutions[0]
     if not images:
         return {}
-    size, strata = config.data.resolutions[0], settings.strata
-    times = [(k + 0.5) / strata for k in range(strata)]
-    tokens = (size // TOKEN_PX) ** 2
     found = {
         "validation_items": [
             {
@@ -151,7 +131,7 @@ def _validation(config: Finetune) -> dict[str, Any]:
         ],
         "resolution": size,
         "validate_every_n_steps": validation_period(config),
-        "validation_sigmas": [flow_time(u, config.train, tokens=tokens) for u in times],
+        "validation_sigmas": evaluation_times(),
     }
     return {"validation_config": found}
 
@@ -161,7 +141,7 @@ def validation_period(config: Finetune) -> int:
     return config.validation.every or max(1, config.train.steps - 1)
 
 
-def _schedule(optimizer: LoraOptimizer) -> dict[str, Any]:
+def _schedule(optimizer: LearningRate) -> dict[str, Any]:
     """Return the schedule; `check_supported` refuses those that ai-toolkit does not have."""
     name, settings = "constant", dict[str, float]()
     if optimizer.warmup_steps:
@@ -213,7 +193,7 @@ def _merge(process: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
         del merged["train"]["optimizer_params"]
     for name, value in extra.items():
         if name == "datasets":
-            merged["datasets"] = [each | value for each in merged["datasets"]]
+            merged["datasets"][0] |= value
         elif isinstance(value, dict) and isinstance(merged.get(name), dict):
             merged[name] |= value
         else:
@@ -227,16 +207,11 @@ def lay_out_dataset(config: Finetune, folder: Path) -> None:
     ai-toolkit keeps its caches in the folder that it is given, and the data set's own folder may
     be read-only or shared. Calling it again changes nothing.
     """
-    for name, files in _folders(config).items():
-        for file in files:
-            link = folder / name / file.name.replace("/", "--")
-            _link(link, file.image)
-            # ai-toolkit's caches depend on the modification times of captions.
-            if not (caption := link.with_suffix(".txt")).is_file():
-                replace_file(caption, fill_trigger(file.text(), config.data.trigger) + "\n")
-
-
-def _link(link: Path, file: Path) -> None:
-    link.parent.mkdir(parents=True, exist_ok=True)
-    if not link.is_symlink():
-        link.symlink_to(file.absolute())
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in image_set(config).training:
+        link = folder / file.name
+        if not link.is_symlink():
+            link.symlink_to(file.image.absolute())
+        # ai-toolkit's caches depend on the modification times of captions.
+        if not (caption := link.with_suffix(".txt")).is_file():
+            replace_file(caption, fill_trigger(file.text(), config.data.trigger) + "\n")

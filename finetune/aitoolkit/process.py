@@ -1,11 +1,11 @@
 """ai-toolkit as a process: its environment, versions, signals, output, and why it failed."""
 
-import json
 import os
 import re
 import signal
 import subprocess
 from functools import partial
+from importlib.metadata import distributions
 from pathlib import Path
 
 from configs.checks.aitoolkit_source import Home
@@ -29,19 +29,8 @@ _PACKAGES = (
     "torch", "diffusers", "transformers", "peft", "accelerate", "bitsandbytes", "optimum-quanto",
     "torchao", "safetensors",
 )  # fmt: skip
-_PRINT_VERSIONS = """
-import importlib.metadata as metadata, json, platform, sys
-found = {"python": platform.python_version()}
-for name in sys.argv[1:]:
-    try:
-        found[name] = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        pass
-print(json.dumps(found))
-"""
 # The reasons that the output of ai-toolkit can show.
 _REASONS = ("oom", "host_oom", "disk", "node", "nan", "data")
-_VERSION = re.compile(r"^\w+ *= *[\"']([^\"']+)", re.M)
 _ERROR = re.compile(r"^(?:[\w.]+(?:Error|Exception|Interrupt)\b.*|Error running job: .*)$", re.M)
 
 
@@ -103,29 +92,16 @@ def failure(status: int, *, info: str, output: str) -> RunFailure:
 
 
 def versions(home: Home) -> dict[str, str]:
-    """Return the versions of ai-toolkit (with its git commit, if known) and of its packages."""
-    printed = _run([str(home.python), "-c", _PRINT_VERSIONS, *_PACKAGES])
-    found: dict[str, str] = json.loads(printed) if printed else {}
+    """Return the git commit of ai-toolkit, if it is known, and the versions of its packages."""
+    places = [str(place) for place in home.python.parents[1].glob("lib/python*/site-packages")]
+    packages = {each.name: each.version for each in distributions(path=places)}
+    found = {name: packages[name] for name in _PACKAGES if name in packages}
     # Without its own .git, git would report the commit of a checkout around it.
-    git = ["git", "-C", str(home.folder), "rev-parse", "--short=10", "HEAD"]
-    commit = _run(git) if (home.folder / ".git").exists() else None
-    version = " ".join(filter(None, (_version_number(home.folder / "version.py"), commit)))
-    return found | ({"ai-toolkit": version} if version else {})
-
-
-def _version_number(file: Path) -> str | None:
-    try:
-        match = _VERSION.search(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return match[1] if match else None
-
-
-def _run(command: list[str]) -> str | None:
-    done = subprocess.run(
-        command, env=_environment(), capture_output=True, text=True, check=False, timeout=120
-    )
-    return done.stdout.strip() if done.returncode == 0 else None
+    if (home.folder / ".git").exists():
+        git = ["git", "-C", str(home.folder), "rev-parse", "--short=10", "HEAD"]
+        done = subprocess.run(git, capture_output=True, text=True, check=False)
+        found["ai-toolkit"] = done.stdout.strip()
+    return found
 
 
 def _environment() -> dict[str, str]:

@@ -5,7 +5,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from configs.checks.aitoolkit import check_one_rank, check_supported, unlike_native
+from configs.checks.aitoolkit import check_one_rank, check_supported
 from configs.checks.aitoolkit_source import Home, find_home
 from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import LoraSnapshot, lay_out, newest_checkpoint
@@ -36,8 +36,6 @@ def _run(attempt: Attempt[Finetune]) -> None:
     checkpoint = newest_checkpoint(run.checkpoints)
     metrics = attempt.open_metrics(tensorboard=config.log.tensorboard)
     run.note(attempt.number, engine="aitoolkit", **_facts(config, home, ranks))
-    for difference in unlike_native(config).items():
-        log.info("unlike the native engine: %s: %s", *difference)
     start = checkpoint.step if checkpoint else 0
     metrics.event("started", step=start, images=start * config.train.global_batch)
     timeline = Timeline(began=began, before=checkpoint.seconds if checkpoint else {})
@@ -102,7 +100,6 @@ def _facts(config: Finetune, home: Home, ranks: Ranks) -> dict[str, object]:
     return {
         "placement": [rank_placement(ranks)],
         "versions": versions(home),
-        "unlike_native": unlike_native(config),
         "ranks": 1,
         "replicate": 1,
         "shard": 1,

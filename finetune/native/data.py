@@ -1,4 +1,4 @@
-"""Batches of cached latents, each with the embedding of its own caption."""
+"""Batches of encoded latents, each with the embedding of its own caption."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -9,7 +9,7 @@ import torch
 
 from configs.checks.batch import BatchLayout
 from configs.schema import Finetune
-from finetune.native.cache import NO_CAPTION, Cache, CacheInputs, latent_name
+from finetune.native.inputs import NO_CAPTION, Encoded, RunInputs, latent_name
 from finetune.native.loss import LatentBatch
 from finetune.native.rng import ImageRandomness, epoch_order, image_randomness
 
@@ -48,17 +48,17 @@ class Batches:
 
     def __init__(
         self,
-        cache: Cache,
-        inputs: CacheInputs,
+        encoded: Encoded,
+        inputs: RunInputs,
         config: Finetune,
         *,
         layout: BatchLayout,
         rank: int,
     ) -> None:
-        self._cache, self._config = cache, config
+        self._encoded, self._config = encoded, config
         sizes = config.data.resolutions
         self._items = [(each, size) for size in sizes for each in inputs.training]
-        self._shapes = [cache.shape(image, latent_name(size)) for image, size in self._items]
+        self._shapes = [encoded[image][latent_name(size)].shape for image, size in self._items]
         self._micro_batch = layout.micro_batch
         self._first = rank * layout.micro_batch * layout.accumulation
         shapes = [(height, width) for _, height, width in self._shapes]
@@ -86,7 +86,6 @@ class Batches:
             self._config.seed,
             number,
             shape=self._shapes[item],
-            times=self._config.train,
             dropout=self._config.data.caption_dropout,
         )
 
@@ -94,5 +93,5 @@ class Batches:
         """Return the latent, prompt and pooled embedding of an item."""
         image, size = self._items[item]
         text = NO_CAPTION if draw.drop_caption else image
-        (latent,) = self._cache.load_some(image, latent_name(size))
-        return [latent, *self._cache.load_some(text, "prompt", "pooled")]
+        latent = self._encoded[image][latent_name(size)]
+        return [latent, self._encoded[text]["prompt"], self._encoded[text]["pooled"]]

@@ -1,8 +1,6 @@
 """Evaluation during fine-tuning: the loss at fixed times and noises, and a sample per prompt."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -10,14 +8,17 @@ from diffusers import FluxTransformer2DModel
 from scipy import stats
 
 from configs.schema import Finetune
-from finetune.native.cache import Cache, CaptionedImage, PromptText, latent_name
+from finetune.native.inputs import CaptionedImage, Encoded, PromptText, latent_name
 from finetune.native.lora import without_lora
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import ImagePipeline, save_image
-from finetune.native.rng import evaluation_noise, flow_time
+from finetune.native.rng import evaluation_noise, evaluation_times
 from train.engine.attempt import TrainingContext
-from train.engine.distributed import Ranks, from_rank_0, sum_over_ranks
+from train.engine.distributed import Ranks, sum_over_ranks
 from train.engine.part import Part
+
+# Draws of noise for each image.
+_NOISES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,26 +40,23 @@ class LossReduction:
 
 
 class FixedNoiseLoss:
-    """The loss on some images, each at `strata` times with `noises` noises.
+    """The loss on some images at fixed times, each with two fixed noises.
 
-    The times are the midpoints of equally likely parts of the density that training samples
-    from. Images are used at the first of the resolutions.
+    Images are used at the first of the resolutions.
     """
 
     def __init__(
         self,
         transformer: FluxTransformer2DModel,
-        cache: Cache,
+        encoded: Encoded,
         images: list[CaptionedImage],
         config: Finetune,
         *,
         ranks: Ranks,
     ) -> None:
-        self._transformer, self._cache, self._images = transformer, cache, images
-        self._config, self._ranks = config, ranks
-        self._size = config.data.resolutions[0]
-        noises = range(config.validation.noises)
-        self._pairs = [(image, noise) for image in range(len(images)) for noise in noises]
+        self._transformer, self._encoded, self._images = transformer, encoded, images
+        self._size, self._ranks = config.data.resolutions[0], ranks
+        self._pairs = [(image, noise) for image in range(len(images)) for noise in range(_NOISES)]
         self._zero: torch.Tensor | None = None
 
     def evaluate(self) -> LossReduction:
@@ -81,28 +79,26 @@ class FixedNoiseLoss:
         """Return the loss of each pair of image and noise, summed over ranks, `[pairs]`."""
         found = torch.zeros(len(self._pairs), dtype=torch.float64, device=self._ranks.device)
         for index in range(self._ranks.rank, len(self._pairs), self._ranks.world):
-            for batch in self._batches(*self._pairs[index]):
-                loss = losses(self._transformer, batch)
-                found[index] += loss[0] / self._config.validation.strata
+            batches = self._batches(*self._pairs[index])
+            for batch in batches:
+                found[index] += losses(self._transformer, batch)[0] / len(batches)
         return sum_over_ranks(found)
 
-    def _batches(self, image: int, number: int) -> Iterator[LatentBatch]:
-        """Yield a batch per time, of one image and its noise `number`."""
-        latent, prompt, pooled = self._cache.load_some(
-            self._images[image], latent_name(self._size), "prompt", "pooled"
-        )
+    def _batches(self, image: int, number: int) -> list[LatentBatch]:
+        """Return a batch per time, of one image and its noise `number`."""
+        encoded = self._encoded[self._images[image]]
+        latent = encoded[latent_name(self._size)]
         noise = torch.from_numpy(evaluation_noise(image, number, tuple(latent.shape)))
-        times, strata = self._config.train, self._config.validation.strata
-        tokens = latent.shape[1] * latent.shape[2] // 4
-        for k in range(strata):
-            t = flow_time((k + 0.5) / strata, times, tokens=tokens)
-            yield LatentBatch(
+        return [
+            LatentBatch(
                 latent=latent[None],
                 noise=noise[None],
                 t=torch.tensor([t], dtype=torch.float32),
-                prompt=prompt[None],
-                pooled=pooled[None],
+                prompt=encoded["prompt"][None],
+                pooled=encoded["pooled"][None],
             ).to(self._ranks.device)
+            for t in evaluation_times()
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +106,7 @@ class LoraEvaluator(Part):
     """Evaluates the LoRA. Its methods are collective."""
 
     context: TrainingContext[Finetune]
-    cache: Cache
+    encoded: Encoded
     prompts: list[str]
     fixed_noise_losses: dict[str, FixedNoiseLoss]
     pipeline: ImagePipeline
@@ -124,15 +120,9 @@ class LoraEvaluator(Part):
         """Evaluate."""
         self.evaluate()
 
-    def evaluate_if_interrupted(self) -> None:
-        """Evaluate if the samples of this step are due but missing: an attempt was killed there.
-
-        Rank 0 decides for all ranks, because on a shared file system others may not see the
-        files yet.
-        """
-        step = self.context.state.step
-        due = self._is_due(step, self._config.sample.every)
-        if from_rank_0(due and not all(file.is_file() for file in self._samples(step))):
+    def begin(self) -> None:
+        """Evaluate before the first step."""
+        if self.context.state.step == 0:
             self.context.clocks.lap("setup", drain=True)
             self.evaluate()
 
@@ -174,7 +164,7 @@ class LoraEvaluator(Part):
         """Sample and save the image of one prompt; return the seconds that sampling took."""
         run, config, prompt = self.context.attempt.run, self._config.sample, self.prompts[index]
         seed = config.seed + index
-        sampled = self.pipeline.sample(self.cache.load(PromptText(prompt)), config, seed=seed)
+        sampled = self.pipeline.sample(self.encoded[PromptText(prompt)], config, seed=seed)
         metadata = {"run": run.name, "step": str(step), "prompt": prompt, "seed": str(seed)}
         save_image(sampled.image, run.prompt_sample(index, step), metadata=metadata)
         return sampled.image_s
@@ -182,10 +172,6 @@ class LoraEvaluator(Part):
     @property
     def _config(self) -> Finetune:
         return self.context.attempt.config
-
-    def _samples(self, step: int) -> list[Path]:
-        run = self.context.attempt.run
-        return [run.prompt_sample(index, step) for index in range(len(self.prompts))]
 
     def _is_due(self, step: int, *every: int | None) -> bool:
         """Return whether a step is the first, the last, or a multiple of one of `every`."""

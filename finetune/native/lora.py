@@ -1,6 +1,5 @@
 """The LoRA adapter of a transformer, and its files."""
 
-import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from peft.tuners.lora import Linear, LoraLayer
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from configs.checks.lora import updated_layers
+from configs.checks.lora import matrices
 from configs.disk import replacing
 from configs.errors import ConfigError
 from configs.schema import Finetune
@@ -24,9 +23,6 @@ from finetune.native.rng import initial_lora_a
 from train.engine.attempt import Attempt
 from train.engine.checkpoint import CheckpointSaver, CheckpointState
 from train.engine.checkpoint_files import step_name
-from train.engine.distributed import from_every_rank
-from train.engine.failure import RunFailure
-from train.engine.metrics import log
 
 LEARNED = "learned"
 
@@ -70,12 +66,11 @@ class LoraWeights(nn.Module):
             for name, parameter in self.named_parameters()
         }
 
-    def save(self, file: Path, *, dtype: torch.dtype, metadata: dict[str, str]) -> None:
+    def save(self, file: Path, *, metadata: dict[str, str]) -> None:
         """Write the LoRA atomically, in the keys that diffusers and ai-toolkit read."""
         file.parent.mkdir(exist_ok=True)
-        tensors = {name: tensor.to(dtype) for name, tensor in self.file_tensors().items()}
         with replacing(file) as stream:
-            save_file(tensors, stream.name, metadata={"format": "pt"} | metadata)
+            save_file(self.file_tensors(), stream.name, metadata={"format": "pt"} | metadata)
 
     @torch.no_grad()
     def initialise(self, seed: int) -> None:
@@ -113,8 +108,7 @@ def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) 
 
     Raise `ConfigError` if an update of it would be left out.
     """
-    linear = [name for name, part in transformer.named_modules() if isinstance(part, nn.Linear)]
-    expected = updated_layers(file, linear)
+    expected = {name.removeprefix("transformer.") for name in matrices(file)}
     state, alphas, metadata = FluxPipeline.lora_state_dict(
         str(file), return_alphas=True, return_lora_metadata=True
     )
@@ -123,7 +117,7 @@ def load_lora(transformer: FluxTransformer2DModel, file: Path, *, scale: float) 
     )
     loaded = {name for name, part in transformer.named_modules() if isinstance(part, LoraLayer)}
     if left := sorted(expected - loaded):
-        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}; convert it")
+        raise ConfigError(f"{file}: diffusers does not load its update of {left[0]}")
     _learned_in_float32(transformer)
     transformer.set_adapters([LEARNED], [scale])
 
@@ -149,25 +143,6 @@ def without_lora(transformer: FluxTransformer2DModel) -> Iterator[None]:
         transformer.enable_adapters()
 
 
-def file_metadata(config: Finetune, *, run: str, step: int) -> dict[str, str]:
-    """Return the metadata of a LoRA file, by the standard sai_model_spec.
-
-    There is no date: the same training writes the same bytes but for the name of its run.
-    """
-    size = max(config.data.resolutions)
-    found = {
-        "modelspec.sai_model_spec": "1.0.0",
-        "modelspec.architecture": f"flux-1-{config.flux.variant}/lora",
-        "modelspec.implementation": "diffusers",
-        "modelspec.title": run,
-        "modelspec.resolution": f"{size}x{size}",
-        "modelspec.trigger_phrase": config.data.trigger,
-        "run": run,
-        "step": step,
-    }
-    return {name: str(value) for name, value in found.items() if value is not None}
-
-
 class LoraSaver(CheckpointSaver):
     """Writes the LoRA as a file before each checkpoint."""
 
@@ -180,27 +155,15 @@ class LoraSaver(CheckpointSaver):
         )
 
     def save(self, state: CheckpointState) -> None:
-        """Save the LoRA and the checkpoint, if all ranks hold the same weights. Collective."""
-        self._check_ranks_agree(state.step)
+        """Save the LoRA and the checkpoint. Collective."""
         if self._attempt.ranks.rank == 0:
             self._save_file(state.step)
         super().save(state)
 
     def _save_file(self, step: int) -> None:
-        run, config = self._attempt.run, self._attempt.config
+        run, trigger = self._attempt.run, self._attempt.config.data.trigger
         file = run.lora / f"{step_name(step)}.safetensors"
-        dtype: torch.dtype = getattr(torch, config.checkpoint.dtype)
-        metadata = file_metadata(config, run=run.name, step=step)
-        self._weights.save(file, dtype=dtype, metadata=metadata)
+        metadata = {"run": run.name, "step": str(step)}
+        self._weights.save(file, metadata=metadata | ({"trigger": trigger} if trigger else {}))
         for old in sorted(run.lora.glob("step-*.safetensors"))[: -self._keep]:
             old.unlink()
-
-    def _check_ranks_agree(self, step: int) -> None:
-        """Raise `RunFailure` if the hash of the weights differs between ranks."""
-        digest = hashlib.sha256()
-        for tensor in self._weights.file_tensors().values():
-            digest.update(tensor.numpy().tobytes())
-        mine = digest.hexdigest()
-        log.info("lora after step %d: %s", step, mine[:16])
-        if len(set(from_every_rank(mine))) > 1:
-            raise RunFailure("crash", f"ranks hold different weights at step {step}")

@@ -27,10 +27,6 @@ from train.engine.clocks import Clocks
 _WARMUP_SEED = 0
 
 
-# Either has the size in pixels, the number of sampler steps and the distilled guidance.
-ImageSpec = PromptSamples | InferSpec
-
-
 @dataclass(frozen=True, kw_only=True)
 class TimedImage:
     """An image and the seconds from embedded text to pixels."""
@@ -58,7 +54,7 @@ class ImagePipeline:
         )
         self._pipeline.set_progress_bar_config(disable=True)
 
-    def sample(self, text: dict[str, Tensor], spec: ImageSpec, *, seed: int) -> TimedImage:
+    def sample(self, text: dict[str, Tensor], spec: PromptSamples, *, seed: int) -> TimedImage:
         """Sample one image of an embedded `text` from the noise of `seed`."""
         device = self.transformer.device
         # No synchronisation is needed: the pixels are copied to the host, which waits for the GPU.
@@ -88,19 +84,19 @@ class LoraPipeline:
     def __init__(
         self, spec: InferSpec, *, lora_scale: float, device: torch.device, clocks: Clocks
     ) -> None:
-        self.prompts, self._spec, self._clocks = spec.prompts, spec, clocks
-        dtype = DTYPES[spec.precision]
+        self.prompts, self._settings, self._clocks = spec.prompts, spec.tuned.sample, clocks
+        dtype = DTYPES[spec.tuned.train.precision]
         clocks.lap("setup")
-        encoders = load_text_encoders(spec.folder, device, dtype)
+        encoders = load_text_encoders(spec.model, device, dtype)
         clocks.lap("load", drain=True)
         self._texts = [embed(encoders, each) for each in spec.prompts]
         del encoders
         clocks.lap("text", drain=True)
-        transformer = load_transformer(spec.folder, dtype, device=device)
-        if spec.lora and lora_scale:
+        transformer = load_transformer(spec.model, dtype, device=device)
+        if lora_scale:
             load_lora(transformer, spec.lora, scale=lora_scale)
-        vae = load_vae(spec.folder, device, dtype)
-        self._pipeline = ImagePipeline(transformer, vae, spec.folder)
+        vae = load_vae(spec.model, device, dtype)
+        self._pipeline = ImagePipeline(transformer, vae, spec.model)
         clocks.lap("load", drain=True)
 
     def warm_up(self, images: int) -> dict[str, float]:
@@ -111,7 +107,7 @@ class LoraPipeline:
 
     def sample(self, prompt: int, *, seed: int) -> TimedImage:
         """Sample one image of a prompt from the noise of a seed."""
-        return self._pipeline.sample(self._texts[prompt], self._spec, seed=seed)
+        return self._pipeline.sample(self._texts[prompt], self._settings, seed=seed)
 
 
 def initial_noise(seed: int, *, width: int, height: int) -> Tensor:

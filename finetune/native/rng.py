@@ -12,8 +12,6 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from configs.schema.finetune import LoraTraining
-
 _ORDER, _IMAGE, _EVALUATION, _WEIGHTS = 1, 2, 3, 4
 
 
@@ -36,36 +34,27 @@ def epoch_order(seed: int, epoch: int, size: int) -> NDArray[np.int64]:
 
 
 def image_randomness(
-    seed: int, number: int, *, shape: tuple[int, ...], times: LoraTraining, dropout: float
+    seed: int, number: int, *, shape: tuple[int, ...], dropout: float
 ) -> ImageRandomness:
     """Return the draws of image `number`, whose latent has `shape` `[C, h, w]`."""
     generator = _generator(seed, _IMAGE, number)
     u, drop = generator.random(2)
     return ImageRandomness(
-        t=flow_time(float(u), times, tokens=shape[1] * shape[2] // 4),
+        t=flow_time(float(u)),
         drop_caption=bool(drop < dropout),
         noise=generator.standard_normal(shape, dtype=np.float32),
     )
 
 
-def flow_time(u: float, times: LoraTraining, *, tokens: int) -> float:
-    """Return the `u`-quantile of a density of times over 0..1.
-
-    `sigmoid`: the sigmoid of a normal (Esser et al. 2024). `linear`: uniform. `shift`: uniform,
-    shifted by the number of image tokens as Flux shifts its sampling times.
-    """
-    if times.timesteps == "sigmoid":
-        # The normal distribution has no quantile at 0.
-        return 1 / (1 + math.exp(-NormalDist().inv_cdf(max(u, 2.0**-53))))
-    if times.timesteps == "linear":
-        return u
-    shift = math.exp(sample_shift(tokens))
-    return shift * u / (1 + (shift - 1) * u)
+def flow_time(u: float) -> float:
+    """Return the `u`-quantile of the times: the sigmoid of a normal (Esser et al. 2024)."""
+    # The normal distribution has no quantile at 0.
+    return 1 / (1 + math.exp(-NormalDist().inv_cdf(max(u, 2.0**-53))))
 
 
-def sample_shift(tokens: int) -> float:
-    """Return the log of Flux's time shift: linear in `tokens`, 0.5 at 256 and 1.15 at 4096."""
-    return 0.5 + (1.15 - 0.5) * (tokens - 256) / (4096 - 256)
+def evaluation_times() -> list[float]:
+    """Return the times of evaluations: the middles of four equally likely parts of the density."""
+    return [flow_time((part + 0.5) / 4) for part in range(4)]
 
 
 def evaluation_noise(image: int, number: int, shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -10,10 +10,10 @@ from diffusers import FluxTransformer2DModel
 from configs.checks.batch import BatchLayout, divide
 from configs.schema import Finetune
 from finetune.native.base_model import DTYPES, hide_progress_bars, load_transformer
-from finetune.native.cache import Cache, CacheInputs
 from finetune.native.data import Batches
-from finetune.native.encoders import fill_cache, load_vae
+from finetune.native.encoders import load_vae
 from finetune.native.evaluation import FixedNoiseLoss, LoraEvaluator
+from finetune.native.inputs import Encoded, RunInputs
 from finetune.native.lora import LEARNED, LoraSaver, LoraWeights, add_learned
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep, make_optimizer
@@ -31,10 +31,10 @@ PURPOSES = ("setup", "load", "cache", "train", "data", "save", "sample", "eval")
 
 @dataclass(frozen=True, kw_only=True)
 class _Prepared:
-    """The cached inputs, the transformer with its LoRA, and a pipeline that samples from it."""
+    """The encoded inputs, the transformer with its LoRA, and a pipeline that samples from it."""
 
-    inputs: CacheInputs
-    cache: Cache
+    inputs: RunInputs
+    encoded: Encoded
     transformer: FluxTransformer2DModel
     weights: LoraWeights
     pipeline: ImagePipeline
@@ -59,12 +59,11 @@ def _run(attempt: Attempt[Finetune]) -> None:
 
 
 def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
-    """Fill the cache and load the model, each on its own clock. Collective."""
+    """Encode the inputs and load the model, each on its own clock."""
     config, device = attempt.config, attempt.ranks.device
-    assert config.flux.folder is not None
-    folder, precision = Path(config.flux.folder), config.train.precision
-    inputs = CacheInputs(config)
-    cache = fill_cache(attempt, inputs, clocks, model=folder)
+    folder, precision = Path(str(config.flux.folder)), config.train.precision
+    inputs = RunInputs(config)
+    encoded = inputs.encode(config, clocks, device=device)
     transformer = load_transformer(folder, DTYPES[precision], device=device)
     if config.train.gradient_checkpointing:
         transformer.enable_gradient_checkpointing()
@@ -73,7 +72,7 @@ def _prepare(attempt: Attempt[Finetune], clocks: Clocks) -> _Prepared:
     pipeline = ImagePipeline(transformer, vae, folder)
     clocks.lap("load", drain=True)
     return _Prepared(
-        inputs=inputs, cache=cache, transformer=transformer, weights=weights, pipeline=pipeline
+        inputs=inputs, encoded=encoded, transformer=transformer, weights=weights, pipeline=pipeline
     )
 
 
@@ -82,9 +81,9 @@ def _loop(
 ) -> Loop[Finetune]:
     """Return the training loop, resumed from the newest checkpoint if there is one."""
     config, ranks = attempt.config, attempt.ranks
-    inputs, cache, weights = prepared.inputs, prepared.cache, prepared.weights
+    inputs, encoded, weights = prepared.inputs, prepared.encoded, prepared.weights
     transformer = prepared.transformer
-    optimizer = make_optimizer(weights, config.optimizer)
+    optimizer = make_optimizer(weights)
     state = CheckpointState(
         network=weights,
         parts=[],
@@ -95,11 +94,11 @@ def _loop(
     context = begin_training(attempt, layout=layout, state=state, clocks=clocks)
     evaluator = LoraEvaluator(
         context=context,
-        cache=cache,
+        encoded=encoded,
         prompts=inputs.prompts,
         fixed_noise_losses={
-            name: FixedNoiseLoss(transformer, cache, images, config, ranks=ranks)
-            for name, images in (("validation", inputs.images), ("held_out", inputs.held_out))
+            name: FixedNoiseLoss(transformer, encoded, images, config, ranks=ranks)
+            for name, images in (("validation", inputs.training), ("held_out", inputs.held_out))
             if images
         },
         pipeline=prepared.pipeline,
@@ -109,8 +108,7 @@ def _loop(
         transformer=transformer,
         weights=weights,
         optimizer=optimizer,
-        batches=Batches(cache, inputs, config, layout=layout, rank=ranks.rank),
-        evaluator=evaluator,
+        batches=Batches(encoded, inputs, config, layout=layout, rank=ranks.rank),
     )
     saver = LoraSaver(attempt, weights)
     return Loop(context=context, steps=steps, parts=[evaluator], saver=saver)
@@ -130,7 +128,7 @@ def _facts(config: Finetune, layout: BatchLayout, prepared: _Prepared) -> dict[s
         "ranks": layout.world,
         "micro_batch": layout.micro_batch,
         "accumulation": layout.accumulation,
-        "images_in_set": len(prepared.inputs.images),
+        "images_in_set": len(prepared.inputs.training),
         "images_held_out": len(prepared.inputs.held_out),
         "parameters": sum(parameter.numel() for parameter in prepared.weights.parameters()),
         "base_parameters": sum(parameter.numel() for parameter in base),

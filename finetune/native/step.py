@@ -8,26 +8,19 @@ from diffusers import FluxTransformer2DModel
 from torch import Tensor
 
 from configs.schema import Finetune
-from configs.schema.finetune import LoraOptimizer
 from finetune.native.data import Batches
-from finetune.native.evaluation import LoraEvaluator
 from finetune.native.lora import LoraWeights
 from finetune.native.loss import losses
 from train.engine.attempt import TrainingContext
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients, sum_gradients
 
-_EPS = 1e-6
+_LARGEST_NORM = 1.0
 
 
-def make_optimizer(weights: LoraWeights, config: LoraOptimizer) -> torch.optim.AdamW:
-    """Return AdamW (Loshchilov & Hutter 2019) for the LoRA matrices `weights`."""
+def make_optimizer(weights: LoraWeights) -> torch.optim.AdamW:
+    """Return AdamW (Loshchilov & Hutter 2019) for the LoRA matrices; steps set its rate."""
     return torch.optim.AdamW(
-        weights.parameters(),
-        lr=config.lr,
-        betas=(config.beta1, config.beta2),
-        eps=_EPS,
-        weight_decay=config.weight_decay,
-        fused=True,
+        weights.parameters(), betas=(0.9, 0.999), eps=1e-6, weight_decay=0.01, fused=True
     )
 
 
@@ -40,11 +33,9 @@ class LoraStep:
     weights: LoraWeights
     optimizer: torch.optim.Optimizer
     batches: Batches
-    evaluator: LoraEvaluator
 
     def begin(self) -> None:
-        """Make up for the evaluation that a killed attempt left out."""
-        self.evaluator.evaluate_if_interrupted()
+        """Prepare nothing."""
 
     def take(self, step: int) -> Tensor:
         """Take one optimizer step over the global batch and return the gradient norm."""
@@ -55,7 +46,7 @@ class LoraStep:
         sum_gradients(self.weights)
         context.finite.check_during_next_step()
         norm = gradient_norm(self.weights)
-        scale_gradients(self.weights, clip_factor(norm, config.optimizer.clip))
+        scale_gradients(self.weights, clip_factor(norm, _LARGEST_NORM))
         context.finite.put(step, norm + loss)
         rate = config.optimizer.rate(step=step, steps=config.train.steps)
         for group in self.optimizer.param_groups:

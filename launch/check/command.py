@@ -60,17 +60,11 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
         return print_findings(read_script(path), version=_version(flags))
     if kind in _DATA:
         return _check_data(part, path, overrides if part == "finetune" else [], flags)
-    from launch.check import files
+    from launch.check.config import check_config
 
-    if kind == "config":
-        what, images = files.check_config(path, overrides)
-        print(f"{path}: {what}: good", flush=True)
-        return _check_data(part, path, overrides, flags) if images else 0
-    what, problems = files.check_lora(path)
-    for problem in problems:
-        print(f"{path}: {problem}")
-    print(f"{path}: {what}{'' if problems else ': good'}", flush=True)
-    return int(bool(problems))
+    what, images = check_config(path, overrides)
+    print(f"{path}: {what}: good", flush=True)
+    return _check_data(part, path, overrides, flags) if images else 0
 
 
 def _version(flags: Flags) -> str | None:

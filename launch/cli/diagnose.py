@@ -42,10 +42,10 @@ def _doctor(options: argparse.Namespace) -> int:
 def _add_why(commands: Commands) -> None:
     why = commands.add_parser(
         "why",
-        help="find why a run or a job ended: root cause, evidence, and what to type next",
+        help="find why a run ended: root cause, evidence, and what to type next",
         epilog="example: ditbench why logs/RUN",
     )
-    why.add_argument("name", metavar="RUN|STUDY|JOB", help="a run, a study, or any job by its id")
+    why.add_argument("name", metavar="RUN|STUDY", help="a run or a study, also by the id of a job")
     add_forms(why, json="a list with one diagnosis per attempt on stdout")
     why.set_defaults(action=_why)
 

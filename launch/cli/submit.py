@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from launch.cli import Commands, add_site
 
 if TYPE_CHECKING:
-    from launch.plan.command import PlanOptions
     from launch.script.submission import ScriptSubmission
     from launch.submit.run import Choices, How
     from launch.submit.script import RunRequest
@@ -33,7 +32,7 @@ def add(commands: Commands) -> None:
     )
     rerun.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
     add_site(rerun)
-    _add_answers(rerun)
+    _add_force(rerun)
     rerun.set_defaults(action=_rerun)
 
 
@@ -42,7 +41,7 @@ def _add_check(commands: Commands) -> None:
         "check",
         help="look what X is, and whether it is sound; no cluster is asked",
         epilog="X: a config or study with key=value, a batch script, a folder of "
-        "images, latents, a LoRA. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
+        "images, latents. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
     )
     check.add_argument("words", nargs="+", metavar="X", help="files and folders, then key=value")
     for name, text in _CHECK_FLAGS.items():
@@ -67,12 +66,10 @@ def _add_plan(commands: Commands) -> None:
     )
     _add_request(plan)
     plan.add_argument(
-        "--measure", action="store_true", help="first time a minute of steps on each type of GPU"
+        "--measure", action="store_true", help="first time a minute of steps, on the cluster"
     )
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
-    form = plan.add_mutually_exclusive_group()
-    form.add_argument("--script", action="store_true", help="print only what sbatch would get")
-    form.add_argument("--json", action="store_true", help="JSON on stdout")
+    plan.add_argument("--script", action="store_true", help="print only what sbatch would get")
     plan.set_defaults(action=_plan)
 
 
@@ -84,24 +81,14 @@ def _plan(options: argparse.Namespace) -> int:
 
     subject: RunPlan | StudyPlan | ScriptPlan
     if _is_script(options.source):
-        subject = ScriptPlan(submission=_script(options, "plan"), site_name=options.site)
-        return plan(subject, _plan_options(options))
-    found = _request(options, "plan")
-    if isinstance(found, StudyRequest):
+        subject = ScriptPlan(submission=_script(options, "plan"))
+    elif isinstance(found := _request(options, "plan"), StudyRequest):
         if options.measure:
             raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
         subject = StudyPlan(submission=study_submission(found), site_name=options.site)
     else:
-        subject = RunPlan(
-            request=found, site_name=options.site, new=options.new, measures=options.measure
-        )
-    return plan(subject, _plan_options(options))
-
-
-def _plan_options(options: argparse.Namespace) -> "PlanOptions":
-    from launch.plan.command import PlanOptions
-
-    return PlanOptions(whole=options.all, script=options.script, as_json=options.json)
+        subject = RunPlan(request=found, site_name=options.site, measures=options.measure)
+    return plan(subject, whole=options.all, only_script=options.script)
 
 
 def _add_submit(commands: Commands) -> None:
@@ -115,7 +102,6 @@ def _add_submit(commands: Commands) -> None:
     submit.add_argument(
         "--shell", action="store_true", help="print the results of a study as shell assignments"
     )
-    _add_answers(submit)
     submit.set_defaults(action=_submit)
 
 
@@ -140,21 +126,17 @@ def _add_request(command: argparse.ArgumentParser) -> None:
         "--resume", metavar="FLAGS",
         help="requeue at the limit, then add these: '--ckpt {newest:out/ckpt-*.pt}'",
     )  # fmt: skip
-    command.add_argument(
-        "--new", action="store_true", help="run again what waits, runs, or is done in a study"
-    )
-    command.add_argument(
-        "--no-forecast", action="store_true", help="keep cells that do not fit by forecast"
-    )
+    command.add_argument("--new", action="store_true", help="of a study: begin another folder")
     command.add_argument("--partition", help="short for -- --partition=...")
     add_site(command)
+    _add_force(command)
 
 
-def _add_answers(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--yes", action="store_true", help="do not ask before 20 runs or more")
+def _add_force(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--force", action="store_true", help="submit what the checks refuse; sbatch decides"
-    )
+        "--force", action="store_true",
+        help="submit what the checks refuse, and cells that do not fit by forecast",
+    )  # fmt: skip
 
 
 def _submit(options: argparse.Namespace) -> int:
@@ -234,14 +216,14 @@ def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequ
         return run_request(source, overrides, site_name=options.site, extra=flags)
     return StudyRequest(
         source=source, overrides=overrides, flags=flags, choices=_choices(options, how),
-        with_forecast=not options.no_forecast, for_shell=getattr(options, "shell", False),
+        for_shell=getattr(options, "shell", False),
     )  # fmt: skip
 
 
 def _choices(options: argparse.Namespace, how: "How" = "slurm") -> "Choices":
     from launch.submit.run import Choices
 
-    given = {name: getattr(options, name, False) for name in ("new", "force", "yes")}
+    given = {name: getattr(options, name, False) for name in ("new", "force")}
     return Choices(how=how, site_name=options.site, **given)
 
 

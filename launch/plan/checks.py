@@ -5,41 +5,34 @@ from collections.abc import Iterator
 from configs.checks.aitoolkit import remarks
 from configs.checks.batch import check_ranks
 from configs.schema import Finetune
-from launch.plan import memory, saves, storage
+from launch.plan import memory
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult, checked
 from launch.slurm import limits
 from launch.submit.script import RunRequest, batch_script
 from launch.submit.site import check_site
 from runs.checks.paths import check_paths
-from runs.checks.same_data import check_same_data
-
-CLUSTER = "cluster"
 
 
 def run_checks(request: RunRequest, forecast: ForecastAnswer | None) -> Iterator[CheckResult]:
-    """Check data, batch and site; with a forecast also the cluster, storage, memory, lead time."""
+    """Check data, batch and site; with a forecast also the cluster, memory and hours."""
     config, resumed = request.config, request.resumes
     engine = resumed.engine() if resumed else None
     yield checked("data", lambda: _check_data(request))
     world = config.resources.world
     yield checked("batch", lambda: check_ranks(config, world=world, engine=engine))
-    site = checked("site", lambda: check_site(request.site))
-    yield site
+    yield checked("site", lambda: check_site(request.site))
     if forecast is not None:
-        yield checked(CLUSTER, lambda: limits.check(batch_script(request, request.run)))
-        if site.level == "pass":
-            yield from storage.room(request, forecast)
+        yield checked("cluster", lambda: limits.check(batch_script(request, request.run)))
         yield from forecast_checks(request, forecast)
 
 
 def _check_data(request: RunRequest) -> list[str]:
     check_paths(request.config)
-    check_same_data(request.resumes, request.config)
     return [*remarks(request.config)] if isinstance(request.config, Finetune) else []
 
 
 def forecast_checks(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    """Check the memory, the hours and the lead time of a run by its forecast."""
-    for check in (saves.lead, memory.gpu_memory, memory.hours, memory.host_memory):
-        yield from check(request, forecast)
+    """Check the memory and the hours of a run by its forecast."""
+    yield from memory.gpu_memory(request, forecast)
+    yield from memory.hours(request, forecast)

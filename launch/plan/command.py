@@ -2,13 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
 from configs.errors import ConfigError
-from configs.table import Row, json_text, output_width, text_table
-from launch.plan.outlook import readable
+from configs.table import output_width, text_table
 from launch.plan.result import CheckResult
 from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
 from launch.slurm.client import Refused
@@ -17,37 +14,23 @@ _MOST_ROWS = 12
 _Subject = RunPlan | ScriptPlan | StudyPlan
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlanOptions:
-    """The flags of `plan` that say what is printed."""
-
-    whole: bool = False
-    script: bool = False
-    as_json: bool = False
-
-
-def plan(subject: _Subject, options: PlanOptions) -> int:
-    """Print the plan of a run or a study; return 1 if a check fails."""
-    if options.script:
+def plan(subject: _Subject, *, whole: bool, only_script: bool) -> int:
+    """Print the plan of a run or a study, `whole` or in short; return 1 if a check fails."""
+    if only_script:
         print("\n".join(subject.scripts()))
         told = [one for one in subject.checks() if one.level == "fail" or one.error or one.remarks]
         for line in map(str, told):
             print(line, file=sys.stderr)
         return _code(told)
-    if options.as_json:
-        return _print_json(subject, options)
     print("checks")
     results = list(_shown(subject.checks()))
     if rows := subject.rows():
-        left = len(rows) - _MOST_ROWS
-        _print_table(subject.title, rows if options.whole else rows[:_MOST_ROWS], options)
-        if left > 0 and not options.whole:
+        shown = rows if whole else rows[:_MOST_ROWS]
+        print(f"\n{subject.title}\n{text_table(shown, whole=whole)}", flush=True)
+        if left := len(rows) - len(shown):
             print(f"and {left} more; --all shows them")
-    rows, advice = _outlook(subject)
-    if rows:
-        _print_table("where, when, for how much", [*map(readable, rows)], options)
     print(f"\n{subject.bill()}", flush=True)
-    print(advice, file=sys.stderr)
+    print(_outlook(subject), file=sys.stderr)
     print("\nwhat is submitted")
     print("\n".join(subject.scripts()))
     return _code(results)
@@ -67,30 +50,11 @@ def _shown(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
     print(", ".join(f"{number} {level}" for level, number in counts.items()), file=sys.stderr)
 
 
-def _print_table(title: str, rows: list[Row], options: PlanOptions) -> None:
-    print(f"\n{title}\n{text_table(rows, whole=options.whole)}", flush=True)
-
-
-def _outlook(subject: _Subject) -> tuple[list[Row], str]:
+def _outlook(subject: _Subject) -> str:
     try:
         return subject.outlook()
     except (ConfigError, Refused) as error:
-        return [], f"where and when are unknown: {error}"
-
-
-def _print_json(subject: _Subject, options: PlanOptions) -> int:
-    results = list(subject.checks())
-    rows, advice = _outlook(subject)
-    keys = ("level", "topic", "message", "fix")
-    plain: dict[str, Any] = {
-        "checks": [{key: getattr(one, key) for key in keys} for one in results],
-        subject.key: subject.rows(),
-        "placements": rows,
-        "scripts": subject.scripts(),
-    }
-    print(json_text(plain), flush=True)
-    print(advice, file=sys.stderr)
-    return _code(results)
+        return f"when it starts is unknown: {error}"
 
 
 def _code(results: Iterable[CheckResult]) -> int:

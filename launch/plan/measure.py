@@ -1,21 +1,17 @@
-"""`plan --measure`: time a minute of the true config on each type of GPU, in the queue or here.
+"""`plan --measure`: time a minute of the true config on a node of the cluster, or here.
 
 `python -m train measure` keeps the seconds of a step by config, GPU and torch in the user's cache,
 where later plans find them.
 """
 
 import subprocess
-from collections.abc import Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
-from configs.errors import ConfigError
-from configs.load import merge, resolve, to_tree
 from configs.schema import Pretrain
 from launch.plan.result import CheckResult, failure, passed, warning
 from launch.slurm import client
 from launch.slurm.flags import to_words
-from launch.submit.script import RunRequest, overrides_from
-from launch.submit.site import read_site
+from launch.submit.script import RunRequest
 from runs.folder import ROOT
 
 _RUN = """
@@ -30,49 +26,23 @@ cd "$root" && exec torchrun --standalone --nproc-per-node="$ranks" -m train meas
 """
 
 
-def measure(request: RunRequest) -> Iterator[CheckResult]:
-    """Measure on every type of GPU of the cluster, or here without one; say what was measured."""
-    if not isinstance(request.config, Pretrain):
-        yield warning("measured", f"only pretraining is measured, not kind {request.config.kind}")
-        return
-    if request.config.resources.nodes > 1:
-        yield warning("measured", "only runs of one node are measured", "resources.nodes=1")
-        return
-    asked = request.config.resources.gpu
-    names: list[str | None] = [name for name in _types(request) if asked in (None, name)]
-    with ThreadPoolExecutor(max(1, len(names))) as pool:
-        yield from pool.map(lambda name: _measured_on(request, name), names or [None])
-
-
-def _types(request: RunRequest) -> Collection[str | None]:
-    """Return the types of GPU that the run can get on the cluster; none without GPUs or Slurm."""
-    if not request.config.resources.gpus_per_node:
-        return ()
-    partition = str((request.site.flags | request.flags).get("partition", "")) or None
-    try:
-        return client.gpus(partition)
-    except client.NoSlurm:
-        return ()
-
-
-def _measured_on(request: RunRequest, gpu: str | None) -> CheckResult:
-    """Measure on one node with a type of GPU, or here, and return its answer."""
+def measure(request: RunRequest) -> CheckResult:
+    """Measure on a node that Slurm gives the run, or here without GPUs or Slurm."""
     resources = request.config.resources
+    if not isinstance(request.config, Pretrain):
+        return warning("measured", f"only pretraining is measured, not kind {request.config.kind}")
+    if resources.nodes > 1:
+        return warning("measured", "only runs of one node are measured", "resources.nodes=1")
     ranks = resources.gpus_per_node or resources.ranks_per_node or 1
     yaml, own = request.query
     words = ["bash", "-c", _RUN, "bash", str(ROOT), str(ranks), str(yaml.absolute()), *own]
-    if gpu is None:
+    exports = [f"{name}={value}" for name, value in request.site.exports().items()]
+    flags = to_words(request.site.flags | request.flags)
+    done = None
+    if resources.gpus_per_node:
+        with suppress(client.NoSlurm):
+            done = client.run_on_node("env", *exports, *words, flags=flags)
+    if done is None:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-    else:
-        changes = {"resources.gpu": gpu}
-        try:
-            config = resolve(merge(to_tree(request.config), changes), source=str(request.source))
-            site = read_site(ROOT, config.resources, name=request.site.name)
-        except ConfigError as error:
-            return failure(f"measured {gpu}", str(error))
-        exports = [f"{name}={value}" for name, value in site.exports().items()]
-        flags = to_words(site.flags | request.flags)
-        done = client.run_on_node("env", *exports, *words, *overrides_from(changes), flags=flags)
-    lines = (done.stdout or done.stderr or "no answer").strip().splitlines()
-    topic = f"measured {gpu or 'here'}"
-    return passed(topic, lines[-1]) if done.returncode == 0 else failure(topic, lines[-1])
+    last = (done.stdout or done.stderr or "no answer").strip().splitlines()[-1]
+    return (failure if done.returncode else passed)("measured", last)

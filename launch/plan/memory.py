@@ -1,21 +1,15 @@
-"""Check by forecast that a run fits into the memory of its GPU and of its nodes."""
+"""Check by forecast that a run fits into the memory of its GPU and into its hours."""
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from configs.schema import Pretrain
 from configs.table import Row
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
-from launch.plan.result import GIB, CheckResult, failure, passed, warning
-from launch.plan.saves import checkpoint_bytes
+from launch.plan.result import CheckResult, failure, passed, warning
 from launch.submit.script import RunRequest
-from runs.folder import is_run
-
-# The host memory of a rank with the libraries of CUDA, and of its data workers. Assumed.
-_PROCESS = 3 * GIB
 
 
 def forecast_of(request: RunRequest) -> ForecastAnswer:
@@ -54,7 +48,7 @@ def gpu_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckR
 
 
 def fit_row(name: str, gpu: dict[str, Any]) -> Row:
-    """Return the row of a type of GPU: the memory of a rank, its micro batch, the step."""
+    """Return the row of a type of GPU: a rank's memory and micro batch, a step, all steps."""
     step = gpu.get("step_s") or {}
     return {
         "GPU": name,
@@ -64,6 +58,7 @@ def fit_row(name: str, gpu: dict[str, Any]) -> Row:
         "at most": gpu.get("max_micro_batch"),
         "s/step": step and f"{step['value']:.2g}",
         "from, to": step and f"{step['low']:.2g} to {step['high']:.2g}",
+        "hours": gpu.get("hours") and f"{gpu['hours']:.2g}",
         "by": step.get("source"),
         "fits": "yes" if gpu["fits"] else f"{gpu['reason']}; would fit: {gpu['fix']}",
     }
@@ -78,24 +73,3 @@ def hours(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult
         if step and need > asked:
             message = f"at least {need:.2g} of {asked:g} hours on {name}; {step['source']}"
             yield warning("time", message, f"resources.hours={math.ceil(1.5 * need)}")
-
-
-def host_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    """Check that a node holds what its ranks read at the start or stage for a save."""
-    config, resources = request.config, request.config.resources
-    ranks = resources.gpus_per_node
-    if not isinstance(config, Pretrain) or not ranks or forecast.parameters is None:
-        return
-    source, held = config.model.init_from, 0.0
-    # Of a run each rank reads its part, of other weights all.
-    if source and not is_run(Path(source)):
-        held = 4.0 * forecast.parameters * ranks
-    if config.checkpoint.asynchronous:
-        held = max(held, checkpoint_bytes(config, forecast.parameters) / resources.nodes)
-    need, requested = math.ceil((held + ranks * _PROCESS) / GIB), resources.memory_gb
-    message = f"{requested or 'the default'} of {need} GiB, {ranks} processes of 3 GiB assumed"
-    if requested is None or requested >= need:
-        yield passed("host memory", message)
-    else:
-        level = failure if requested * GIB < held else warning
-        yield level("host memory", message, f"resources.memory_gb={need}")

@@ -8,7 +8,6 @@ from configs.errors import ConfigError
 from configs.terminal import printable
 from launch.slurm.client import NoSlurm, Refused
 
-GIB = 2**30
 Check = Callable[[], Sequence[str] | None]
 
 

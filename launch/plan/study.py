@@ -120,7 +120,7 @@ def _fault(grid: Grid) -> str | None:
 
 def _repeats(study: Study) -> str:
     seeds = study.axes.get("seed")
-    order = f"in passes over all cells, each shuffled by order_seed {study.order_seed}"
+    order = "in passes over all cells, each shuffled"
     if study.interleave:
         return f"turns of {study.interleave} steps, with --local: rates are compared round by round"
     if seeds:
@@ -142,13 +142,13 @@ def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
             passes.setdefault((repeat, json.dumps(cell.levels.get("seed"))), []).append(cell)
     ordered = []
     for key in sorted(passes, key=lambda key: key[0]):
-        random.Random(f"{study.order_seed} {key}").shuffle(passes[key])
+        random.Random(f"0 {key}").shuffle(passes[key])
         ordered += [(key[0], cell) for cell in passes[key]]
     return ordered
 
 
 def shape_of(resources: Resources) -> str:
-    """Return a name for the resources; runs with the same name can share an array."""
+    """Return a name for the resources; runs of one shape are checked once."""
     kind = resources.gpu or "any"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,23}", kind):
         kind = f"gpu-{hashlib.sha256(kind.encode()).hexdigest()[:6]}"

@@ -4,7 +4,6 @@ import sys
 from pathlib import Path
 
 from launch.script.start import start_runs
-from launch.slurm.client import Refused
 from launch.submit.local import check_no_process
 from launch.submit.run import Choices, check_no_job
 from launch.submit.study_cells import record, rows_to_run
@@ -20,10 +19,7 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
     if is_study_folder(path):
         study = StudyFolder(path.resolve())
         check_no_process(study)
-        runs = [
-            RunFolder(study.cell(row.cell))
-            for row in rows_to_run(study, rerun=rerun, dropped=False)
-        ]
+        runs = [RunFolder(study.cell(row.cell)) for row in rows_to_run(study, rerun=rerun)]
     else:
         runs = [RunFolder(path.resolve())]
         if run_state(runs[0]).is_done:
@@ -36,13 +32,7 @@ def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> in
         check_own(run.path)
         run.stop_file.unlink(missing_ok=True)
         record(run, "queued")
-    started = 0
-    try:
-        for one in start_runs(runs, choices, umask=umask):
-            print(f"{'process' if choices.how == 'local' else 'job'}: {one}")
-            started += 1
-    except Refused:
-        for run in runs[started:]:
-            record(run, "failed", reason="config", message="the job was not accepted")
-        raise
+    kind = "process" if choices.how == "local" else "job"
+    for one in start_runs(runs, choices, umask=umask):
+        print(f"{kind}: {one}")
     return 0

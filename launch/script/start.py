@@ -9,7 +9,10 @@ from configs.load import expect
 from configs.schema import Command
 from launch.script.environment import users_environment
 from launch.slurm import client, executor
+from launch.slurm.client import Refused
+from launch.submit.local import start_cells
 from launch.submit.run import Choices
+from launch.submit.study_cells import roll_back
 from runs.folder import ROOT, RunFolder
 from runs.jobs import save_script, scripts_folder
 from runs.study_folder import study_of
@@ -20,12 +23,19 @@ FLAGS, START = "flags", "start"
 
 
 def start_runs(runs: list[RunFolder], choices: Choices, *, umask: int) -> Iterator[str]:
-    """Start runs, of one study if there are several; yield the ids of their jobs or process."""
-    if choices.how == "slurm":
-        for run in runs:
+    """Start runs, of one study if there are several; yield the ids of their jobs or process.
+
+    If sbatch refuses one, raise `Refused`: those before it stay queued, the others have failed.
+    """
+    if choices.how == "local":
+        yield from [_start(runs, umask=umask)] if runs else []
+        return
+    for number, run in enumerate(runs):
+        try:
             yield _queue(run, umask=umask)
-    elif runs:
-        yield _start(runs, umask=umask)
+        except Refused:
+            roll_back(runs[number:], folder=None)
+            raise
 
 
 def wrapper_of(run: RunFolder, script: Path) -> Path:
@@ -48,14 +58,15 @@ def _queue(run: RunFolder, *, umask: int) -> str:
 
 def _start(runs: list[RunFolder], *, umask: int) -> str:
     """Start a process that carries the runs out, and return its id."""
-    study = study_of(runs[0].path)
-    words, folder = [str(runs[0].path / "script" / START)], scripts_folder(runs[0])
+    study, environment = study_of(runs[0].path), users_environment()
     if study is not None:
         study.stop_file.unlink(missing_ok=True)
-        cells, folder = study.jobs / "local.txt", study.jobs
-        cells.write_text("".join(f"{run.name}\n" for run in runs), encoding="utf-8")
-        words = ["bash", str(ROOT / "jobs" / "cells.sh"), str(study.path), "command", str(cells)]
-    pid = executor.start_detached(words, folder, environment=users_environment(), umask=umask)
-    if study is not None:
-        (folder / f"{pid}.cells").touch()
+        names = [run.name for run in runs]
+        pid = start_cells(study, names, "command", code=ROOT, environment=environment, umask=umask)
+    else:
+        run = runs[0]
+        words = [str(run.path / "script" / START)]
+        pid = executor.start_detached(
+            words, scripts_folder(run), environment=environment, umask=umask
+        )
     return str(pid)

@@ -18,7 +18,6 @@ from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.load import to_tree
 from configs.schema import Study
-from configs.terminal import plural
 from launch.lint.lint import lint
 from launch.plan.result import CheckResult, checked, warning
 from launch.plan.study import Plan, make_plan
@@ -28,8 +27,9 @@ from launch.script.request import ScriptRequest
 from launch.script.start import FLAGS, START, start_runs, wrapper_of
 from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.submit.refusals import confirm, enforce
-from launch.submit.run import print_remarks
+from launch.slurm.limits import lost_nodes
+from launch.submit.refusals import enforce
+from launch.submit.run import bill, print_remarks
 from launch.submit.study_cells import make_folder, record, rows_with
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder, make_run, new_id
@@ -129,15 +129,15 @@ class ScriptSubmission:
                 folder=Path.cwd(), environment=users_environment(), umask=request.umask,
             )  # fmt: skip
         except Refused as error:
-            if "node configuration is not available" in str(error) and client.has_lost_nodes():
-                return [f"some nodes are down, so sbatch decides at submission ({error})"]
+            if remarks := lost_nodes(str(error)):
+                return remarks
             raise
         return []
 
     def bill(self) -> str:
         """Return the number of runs and the most that they cost."""
-        hours = len(self.runs) * self.request.config().resources.gpu_hours
-        return f"{plural(len(self.runs), 'run')}, at most {hours:g} GPU-hours"
+        count = len(self.runs)
+        return bill(count, count * self.request.config().resources.gpu_hours)
 
     def shown(self) -> list[str]:
         """Return what is submitted: the flags that are added, and each copy as a diff."""
@@ -229,14 +229,12 @@ def submit_script(submission: ScriptSubmission) -> int:
     is_local = request.choices.how == "local"
     remarks = enforce(submission.checks(), force=request.choices.force)
     remarks += submission.plan.remarks if submission.plan else []
-    confirm(submission.bill(), runs=len(submission.runs), yes=request.choices.yes)
+    print(submission.bill(), file=sys.stderr)
     runs = submission.prepare()
     ids: list[str] = []
     try:
         ids += start_runs(runs, request.choices, umask=request.umask)
     except Refused:
-        for run in runs[len(ids) :]:
-            record(run, "failed", reason="config", message="the job was not accepted")
         if not ids:
             shutil.rmtree(submission.folder)
         raise

@@ -1,1 +1,1 @@
-"""The only package that runs Slurm's commands or imports submitit."""
+"""The only package that runs Slurm's commands."""

@@ -1,6 +1,6 @@
 """Run Slurm's commands and parse what they print, with fixed fields and never --json.
 
-Jobs are named as Slurm names them: `7`, or `7_3` for a task of an array.
+Jobs are named as Slurm names them: `7`, or `7_3` for a task of somebody's own array.
 """
 
 import math
@@ -16,8 +16,6 @@ from pathlib import Path
 from configs.errors import ConfigError
 from runs.state.slurm_job import SlurmJob
 
-# Slurm's default of MaxArraySize; task indexes are below it.
-_ARRAY_SIZE = 1001
 _PATIENCE_S = 120
 
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
@@ -229,10 +227,10 @@ def run_on_node(*command: str, flags: Sequence[str]) -> subprocess.CompletedProc
 
 
 def submit_text(text: str, *flags: str) -> str:
-    """Queue the text of a batch script and return the job's id."""
+    """Queue the text of a batch script; return the job's id, or raise `Refused`."""
     answer = run("sbatch", "--parsable", *flags, text=text)
     if answer.returncode:
-        raise Refused(answer.stderr.strip())
+        raise Refused(f"sbatch refuses the job: {answer.stderr.strip()}")
     return answer.stdout.strip().split(";")[0]
 
 
@@ -256,15 +254,6 @@ def shown_field(text: str, name: str) -> str:
     """Return the value of `NAME=value` or `NAME = value` in the output of `show`, or ""."""
     found = re.search(rf"(?:^|\s){name}(?:=| += )(\S*)", text, re.MULTILINE)
     return found[1] if found else ""
-
-
-def max_array_size() -> int:
-    """Return the largest number of tasks that an array may have."""
-    try:
-        size = shown_field(show("config"), "MaxArraySize")
-    except ConfigError:
-        return _ARRAY_SIZE
-    return int(size) if size.isdigit() else _ARRAY_SIZE
 
 
 def parse_time(text: str) -> float | None:

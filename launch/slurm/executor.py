@@ -61,23 +61,23 @@ def submit(script: BatchScript) -> str:
             raise ConfigError("sbatch not found; --local runs on this machine") from None
 
 
-def start_local(script: BatchScript, folder: Path) -> int:
-    """Start the job in the background, here or in this allocation; return its process id.
-
-    Its output goes to `<pid>.out` in `folder`. It outlives this process and its terminal.
-    """
+def local_environment(exports: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a job that runs here, or in this allocation."""
     # In the session of an allocation (salloc) the job runs on the allocation's nodes.
     has_nodes = "SLURM_JOB_ID" in os.environ and os.environ.get("ENVIRONMENT") != "BATCH"
     # The site's variables are decided here: ACTIVATED would let env/site.sh decide again.
     hidden = ["ACTIVATED", *([] if has_nodes else conflicting_variables())]
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
-    return start_detached(script.command, folder, environment=kept | script.exports)
+    return kept | dict(exports)
 
 
 def start_detached(
     command: list[str], folder: Path, *, environment: Mapping[str, str], umask: int = -1
 ) -> int:
-    """Start a command in a session of its own, its output in `folder`; return its process id."""
+    """Start a command in a session of its own, and return its process id.
+
+    Its output goes to `<pid>.out` in `folder`. It outlives this process and its terminal.
+    """
     words = ["bash", "-c", _DETACHED, "bash", str(folder), *command]
     answer = subprocess.run(words, env=environment, umask=umask, stdout=subprocess.PIPE, check=True)
     return int(answer.stdout)

@@ -30,13 +30,20 @@ def check(
     if answer.returncode == 0:
         return []
     error = answer.stderr.strip()
-    if "node configuration is not available" in error and client.has_lost_nodes():
-        return [f"some nodes are down or drained, so sbatch decides at submission ({error})"]
+    if remarks := lost_nodes(error):
+        return remarks
     shape = " ".join(f"--{name}={flags[name]}" for name in _SHAPE if name in flags)
     raise Refused(
         f"sbatch refuses {shape or 'this job'}:\n{error}\n{_gpus_in_words()}"
         "change resources.gpu, resources.nodes, resources.gpus_per_node or the site's flags"
     )
+
+
+def lost_nodes(error: str) -> list[str]:
+    """Return a remark on a refusal that nodes which are down or drained may explain, or none."""
+    if "node configuration is not available" in error and client.has_lost_nodes():
+        return [f"some nodes are down or drained, so sbatch decides at submission ({error})"]
+    return []
 
 
 def _gpus_in_words() -> str:

@@ -15,7 +15,7 @@ from configs.table import Row
 from launch.slurm import client
 from launch.slurm.client import Refused
 from runs.folder import RunFolder, find_runs
-from runs.jobs import CANCELLED, awaited_job, started_job, submitted_jobs
+from runs.jobs import awaited_job, started_job
 from runs.records import Record
 from runs.state.fold import fold, with_slurm
 from runs.state.run_state import RunState
@@ -187,7 +187,7 @@ def _why(one: RunStatus) -> str:
     """Return why a run is in its state, in a few words; empty if nothing is to be said."""
     state, slurm = one.state, one.state.slurm
     if state.is_stopped:
-        return state.message or _stopped_by(one)
+        return state.message
     if slurm is None or not (state.is_open or state.is_requeued):
         return state.reason or ""
     if not slurm.state:
@@ -196,16 +196,6 @@ def _why(one: RunStatus) -> str:
         began = "while it started" if one.run.attempts() else "before it started"
         return began if state.is_queued else f"{state.recorded}, without a record of the end"
     return "" if state.is_queued and not slurm.is_waiting else slurm.reason
-
-
-def _stopped_by(one: RunStatus) -> str:
-    """Return how a person stopped a run: the body of a job passes the signal of scancel on."""
-    attempts = one.run.attempts()
-    if attempts and (one.run.attempt(attempts[-1]) / CANCELLED).exists():
-        return "ditbench cancel"
-    if one.run.stop_file.exists():
-        return "file STOP"
-    return "scancel" if one.job in submitted_jobs(one.run) else "signal: Ctrl-C or kill"
 
 
 def _nodes(run: RunFolder) -> str | None:

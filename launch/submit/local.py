@@ -2,10 +2,11 @@
 
 import random
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from configs.schema import Study
+from launch.slurm import executor
 from launch.slurm.client import Refused
 from runs.folder import RunFolder, new_id
 from runs.records import saves
@@ -31,6 +32,19 @@ def _is_ours(pid: str) -> bool:
         return False
 
 
+def start_cells(
+    study: StudyFolder, lines: Iterable[str], kind: str, *, code: Path,
+    environment: Mapping[str, str], umask: int = -1,
+) -> int:  # fmt: skip
+    """Start jobs/cells.sh of a tree on these lines, and return the id of its process."""
+    cells = study.jobs / "local.txt"
+    cells.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    words = ["bash", str(code / "jobs" / "cells.sh"), str(study.path), kind, str(cells)]
+    pid = executor.start_detached(words, study.jobs, environment=environment, umask=umask)
+    (study.jobs / f"{pid}.cells").touch()
+    return pid
+
+
 def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) -> list[str]:
     """Return the lines for `jobs/cells.sh`: cells in order, or the turns that they have left.
 
@@ -48,7 +62,7 @@ def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) ->
     for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
         left = [name for name, (saved, last) in spans.items() if saved < end <= last]
         pair, is_second = divmod(end // turn - 1, 2)
-        random.Random(f"{settings.order_seed} {pair}").shuffle(left)
+        random.Random(f"0 {pair}").shuffle(left)
         lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
     return lines
 

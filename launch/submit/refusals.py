@@ -1,14 +1,10 @@
-"""Refuse a submission with every reason at once, and ask before a large one."""
+"""Refuse a submission with every reason at once."""
 
-import sys
 from collections.abc import Iterable
 
 from configs.errors import ConfigError
 from launch.plan.result import CheckResult
 from launch.slurm.client import Refused
-
-# From this number of runs, a person at a terminal is asked.
-ASK_FROM = 20
 
 
 def enforce(results: Iterable[CheckResult], *, force: bool) -> list[str]:
@@ -21,16 +17,3 @@ def enforce(results: Iterable[CheckResult], *, force: bool) -> list[str]:
         raise kind("\n".join(reasons))
     remarks = dict.fromkeys(line for one in found for line in one.remarks)
     return [*(f"warning: {one}" for one in reasons), *remarks]
-
-
-def confirm(bill: str, *, runs: int, yes: bool) -> None:
-    """Print the number of runs and their cost; ask a person at a terminal about many.
-
-    In a script nobody can answer, so it goes on. Raise `Refused` for any answer but yes.
-    """
-    print(bill, file=sys.stderr)
-    if yes or runs < ASK_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return
-    print("submit them? [y/N] ", end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise Refused("nothing is submitted; --yes submits without a question")

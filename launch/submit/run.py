@@ -1,32 +1,29 @@
 """Submit one run; every error is found before a folder is made."""
 
-import glob
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from configs.errors import ConfigError
-from configs.files import read_bytes
 from configs.load import load, to_tree
 from configs.paths import with_absolute_paths
 from configs.schema import Command
-from configs.yaml12 import dump_yaml
+from configs.terminal import plural
 from launch.plan.checks import run_checks
 from launch.plan.memory import forecast_of
 from launch.slurm import client, executor
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, fits_a_directive
-from launch.submit.refusals import confirm, enforce
+from launch.submit.refusals import enforce
 from launch.submit.script import RunRequest, batch_script
 from launch.submit.site import check_logs_name, read_site
-from launch.submit.study_cells import record
+from launch.submit.study_cells import record, roll_back
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, is_run, make_run, new_id, resume_config, run_name
 from runs.jobs import awaited_job, save_script, scripts_folder, started_job
-from runs.state.fold import is_done, run_state
+from runs.state.fold import is_done
 from runs.trust import check_own
 
 How = Literal["slurm", "local", "plan"]
@@ -34,13 +31,12 @@ How = Literal["slurm", "local", "plan"]
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """The flags of `submit` that say how; `new` makes another run of a config that is queued."""
+    """The flags of `submit` that say how; `new` makes another folder of a study."""
 
     how: How = "slurm"
     site_name: str | None = None
     new: bool = False
     force: bool = False
-    yes: bool = False
 
 
 def submit(request: RunRequest, choices: Choices) -> int:
@@ -54,11 +50,16 @@ def submit(request: RunRequest, choices: Choices) -> int:
     if is_local:
         _start(request, remarks)
         return 0
-    check_idle(request, new=choices.new)
-    hours = request.config.resources.gpu_hours
-    confirm(f"1 run, at most {hours:g} GPU-hours", runs=1, yes=choices.yes)
+    if request.resumes:
+        check_no_job(request.resumes)
+    print(bill(1, request.config.resources.gpu_hours), file=sys.stderr)
     _queue(request, remarks)
     return 0
+
+
+def bill(runs: int, gpu_hours: float) -> str:
+    """Return the number of runs and the most that they cost."""
+    return f"{plural(runs, 'run')}, at most {gpu_hours:g} GPU-hours"
 
 
 def run_request(
@@ -103,7 +104,7 @@ def _queue(request: RunRequest, remarks: list[str]) -> None:
     except (Refused, OSError):
         if job:
             client.cancel(job)
-        _roll_back(request, run)
+        roll_back([run], folder=None if request.resumes else run.path)
         raise
     print(f"run: {run.path}\njob: {job}")
     print_remarks(remarks, follow="tail", path=run.path)
@@ -111,7 +112,9 @@ def _queue(request: RunRequest, remarks: list[str]) -> None:
 
 def _start(request: RunRequest, remarks: list[str]) -> None:
     run = _prepare(request)
-    pid = executor.start_local(batch_script(request, run.path), scripts_folder(run))
+    script = batch_script(request, run.path)
+    environment = executor.local_environment(script.exports)
+    pid = executor.start_detached(script.command, scripts_folder(run), environment=environment)
     print(f"run: {run.path}\nprocess: {pid}")
     print_remarks(remarks, follow="tail", path=run.path)
 
@@ -133,47 +136,12 @@ def _prepare(request: RunRequest) -> RunFolder:
     return run
 
 
-def _roll_back(request: RunRequest, run: RunFolder) -> None:
-    """Undo the preparation of a job that sbatch refused."""
-    if request.resumes:
-        record(run, "failed", reason="config", message="the job was not accepted")
-    else:
-        shutil.rmtree(run.path)
-
-
-def check_idle(request: RunRequest, *, new: bool) -> None:
-    """Refuse a second job for a run, or a second run of a config that waits or runs now."""
-    if request.resumes:
-        check_no_job(request.resumes)
-    elif not new and (found := _live_job(_unfinished_of_same_config(request))):
-        run, job, state = found
-        raise Refused(
-            f"{request.source}: {run.path} has this config, and its job {job} is {state}; "
-            "--new starts another run"
-        )
-
-
 def check_no_job(run: RunFolder) -> None:
     """Refuse a second job for a run: its attempt would end that of the first."""
-    if found := _live_job([run]):
-        _, job, state = found
-        raise Refused(
-            f"{run.name}: its job {job} is {state}; wait until it ends, or cancel it: "
-            f"ditbench cancel {shlex.quote(str(run.path))}"
-        )
-
-
-def _unfinished_of_same_config(request: RunRequest) -> list[RunFolder]:
-    text = dump_yaml(to_tree(request.config)).encode()
-    name = glob.escape(run_name(request.source, request.config))
-    paths = request.site.logs.glob(f"{name}-*/config.yaml")
-    runs = [RunFolder(path.parent) for path in paths if path.is_file() and read_bytes(path) == text]
-    return [run for run in runs if run_state(run).is_open]
-
-
-def _live_job(runs: list[RunFolder]) -> tuple[RunFolder, str, str] | None:
-    """Return a run whose job has not ended, with the job and its state."""
-    run_of = {job: run for run in runs for job in (awaited_job(run), started_job(run)) if job}
-    known = client.query_jobs(run_of)
-    live = ((run_of[job], job, one.state) for job, one in known.items() if not one.has_ended)
-    return next(live, None)
+    jobs = [job for job in (awaited_job(run), started_job(run)) if job]
+    for one in client.query_jobs(jobs).values():
+        if not one.has_ended:
+            raise Refused(
+                f"{run.name}: its job {one.job} is {one.state}; wait until it ends, or cancel it: "
+                f"ditbench cancel {shlex.quote(str(run.path))}"
+            )

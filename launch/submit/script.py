@@ -1,6 +1,6 @@
-"""The batch scripts of a run, of a study's arrays and of its report, and the plain commands."""
+"""The batch scripts of a run, by itself or in a study, and of a study's report."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from launch.slurm.flags import Flags, template_flags
 from launch.submit.site import Site
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, run_name
-from runs.study_folder import StudyFolder, StudyRow
+from runs.study_folder import StudyFolder
 
 REPORT = Path("jobs", "report.sbatch")
 # Flags for the cells that say who pays and where; the report takes them too.
@@ -29,7 +29,10 @@ def overrides_from(changes: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """One run to submit: the request, its config, where it will go, and the forecast there."""
+    """One run to submit: the request, its config and where it will go.
+
+    `identity` is the id of a new run, or the name of a cell of `study`.
+    """
 
     source: Path
     overrides: list[str]
@@ -39,7 +42,7 @@ class RunRequest:
     site: Site
     tree: snapshot.Tree
     flags: Flags
-    forecast: dict[str, Any] | None = None
+    study: StudyFolder | None = None
 
     @property
     def template(self) -> Path:
@@ -51,6 +54,8 @@ class RunRequest:
         """The run's folder, which may not exist yet."""
         if self.resumes:
             return self.resumes.path
+        if self.study:
+            return self.study.cell(self.identity)
         return self.site.logs / f"{run_name(self.source, self.config)}-{self.identity}"
 
     @property
@@ -67,72 +72,19 @@ class RunRequest:
 def batch_script(request: RunRequest, run: Path) -> BatchScript:
     """Return the batch script of a request with the run's folder `run`."""
     code = request.tree.folder(request.site.logs)
-    own: Flags = {"job-name": run.name}
-    changes = request.overrides if request.resumes else []
+    study = request.study
+    # The config of a cell is in its folder.
+    changes = request.overrides if request.resumes and not study else []
+    own: Flags = {"job-name": study.path.name if study else run.name}
+    outputs = study.jobs if study else request.site.logs
     return BatchScript(
-        flags=_job_flags(request.template, own, request.site.logs, code=code)
+        flags=_job_flags(request.template, own, outputs, code=code)
         | _resource_flags(request.config.resources)
         | request.site.flags
         | request.flags,
         exports=request.site.exports(),
         command=["bash", str(code / request.template), str(run), *changes],
         check=request.tree.check(request.site.logs),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Array:
-    """Runs of a study with one resource shape."""
-
-    shape: str
-    kind: str
-    resources: Resources
-    rows: list[StudyRow]
-
-    @property
-    def first(self) -> int:
-        """The row of task 0."""
-        return self.rows[0].index
-
-    @property
-    def template(self) -> Path:
-        """The job file, relative to the tree."""
-        return Path("jobs", f"{self.kind}.sbatch")
-
-
-def make_arrays(
-    study: StudyFolder, rows: Sequence[StudyRow], *, size: int, configs: Mapping[str, Run]
-) -> Iterator[Array]:
-    """Yield arrays of at most `size` tasks; `configs` are those of cells without a folder yet."""
-    for shape in dict.fromkeys(row.shape for row in rows):
-        left = sorted((row for row in rows if row.shape == shape), key=lambda row: row.index)
-        while left:
-            fit = [row for row in left if row.index - left[0].index < size]
-            config = configs.get(fit[0].cell) or RunFolder(study.cell(fit[0].cell)).config()
-            yield Array(shape=shape, kind=config.kind, resources=config.resources, rows=fit)
-            left = left[len(fit) :]
-
-
-def array_script(
-    array: Array, study: StudyFolder, *, site: Site, tree: snapshot.Tree, throttle: int | None,
-    extra: Flags,
-) -> BatchScript:  # fmt: skip
-    """Return the batch script of an array; each task finds its cell in cells.tsv by its index."""
-    code = tree.folder(site.logs)
-    tasks = _task_list([row.index - array.first for row in array.rows])
-    own: Flags = {
-        "job-name": study.path.name,
-        "array": tasks + (f"%{throttle}" if throttle else ""),
-        "output": "%x-%A_%a.out",
-    }
-    return BatchScript(
-        flags=_job_flags(array.template, own, study.jobs, code=code)
-        | _resource_flags(array.resources)
-        | site.flags
-        | extra,
-        exports=site.exports() | {"FIRST_CELL": str(array.first)},
-        command=["bash", str(code / array.template), str(study.path)],
-        check=tree.check(site.logs),
     )
 
 
@@ -155,7 +107,7 @@ def report_script(
 def _job_flags(template: Path, own: Flags, folder: Path, *, code: Path) -> Flags:
     """Return the template's flags and the job's `own`, with its output in `folder`."""
     flags = template_flags(ROOT / template)
-    output = Path(str(own.get("output", flags["output"]))).name
+    output = Path(str(flags["output"])).name
     # % begins a pattern in the path of the output.
     path = str(folder).replace("%", "%%")
     return flags | own | {"chdir": str(code), "output": f"{path}/{output}"}
@@ -169,14 +121,3 @@ def _resource_flags(resources: Resources) -> Flags:
         "time": client.format_duration(resources.hours * 3600),
     }
     return flags | ({"mem": f"{resources.memory_gb}G"} if resources.memory_gb else {})
-
-
-def _task_list(indexes: Sequence[int]) -> str:
-    """Return ascending indexes as Slurm writes them: `0-3,7`."""
-    parts: list[list[int]] = []
-    for index in indexes:
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], index]
-        else:
-            parts.append([index])
-    return ",".join("-".join(map(str, part)) for part in parts)

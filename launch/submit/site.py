@@ -9,7 +9,6 @@ from pathlib import Path
 from configs.errors import ConfigError
 from configs.schema.training import Resources
 from launch.slurm import client
-from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, parse_flags
 
 
@@ -33,7 +32,7 @@ def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
     """Return the site called `name`, or that of this host, with its flags for these resources."""
     gpus = str(resources.gpus_per_node)
     found, logs, umask, venv, *words = _describe(
-        root, _as_listed(resources.gpu or ""), str(resources.nodes), gpus, name=name
+        root, resources.gpu or "", str(resources.nodes), gpus, name=name
     )
     return Site(
         name=found,
@@ -42,16 +41,6 @@ def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
         venv=Path(venv).absolute(),
         flags=parse_flags(words, source=f"env/sites/{found}.sh"),
     )
-
-
-def _as_listed(gpu: str) -> str:
-    """Return a type of GPU as the cluster spells it, if only upper and lower case differ."""
-    try:
-        kinds = client.gpus() if gpu else {}
-    except (ConfigError, Refused):
-        return gpu
-    same = [kind for kind in kinds if kind.casefold() == gpu.casefold()]
-    return same[0] if len(same) == 1 and gpu not in kinds else gpu
 
 
 def site_logs(root: Path) -> Path:

@@ -1,35 +1,28 @@
-"""Submit a study, or its missing runs: an array per resource shape, then the report."""
+"""Submit a study, or its missing runs: a job for each, then the report."""
 
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
 from configs.errors import ConfigError
+from configs.grid.cells import Cell
 from configs.grid.study_file import load_grid
 from configs.schema import Study
 from configs.schema.training import Resources
 from configs.terminal import plural
-from launch.plan.result import CheckResult, checked, passed
-from launch.plan.storage import study_room
+from launch.plan.result import CheckResult, checked
 from launch.plan.study import Plan, make_plan, overrides_of
 from launch.slurm import client, executor, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags
-from launch.submit.local import check_no_process, list_cells
-from launch.submit.refusals import confirm, enforce
-from launch.submit.run import Choices, print_remarks
-from launch.submit.script import (
-    REPORT,
-    Array,
-    RunRequest,
-    array_script,
-    make_arrays,
-    report_script,
-)
+from launch.submit.local import check_no_process, list_cells, start_cells
+from launch.submit.refusals import enforce
+from launch.submit.run import Choices, bill, print_remarks
+from launch.submit.script import REPORT, RunRequest, batch_script, report_script
 from launch.submit.site import Site, check_logs_name, check_site, read_site
 from launch.submit.study_cells import (
     find_study,
@@ -41,11 +34,9 @@ from launch.submit.study_cells import (
 )
 from runs import snapshot
 from runs.folder import ROOT, RunFolder, is_run, new_id
-from runs.jobs import save_array
+from runs.jobs import save_script, scripts_folder
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 from runs.trust import check_own
-
-ArrayScript = tuple[Array, BatchScript]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +53,12 @@ class StudyRequest:
     flags: Flags
     choices: Choices
     rerun: bool = False
-    with_forecast: bool = True
     for_shell: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudySubmission:
-    """A study's folder, which may not exist yet, and the rows to run now.
+    """A study's folder, which may not exist yet, and the rows to run now in their order.
 
     `site` has the flags of a job without GPUs, `site_for` returns those for some resources.
     """
@@ -89,52 +79,39 @@ class StudySubmission:
         quoted = shlex.quote(str(value))
         print(f"{name.upper()}={quoted}" if self.request.for_shell else f"{name}: {value}")
 
-    def scripts(self) -> list[ArrayScript]:
-        """Return the arrays of the rows to run with their batch scripts."""
-        planned = self.plan.runs if self.plan else []
-        configs = {run.name: run.cell.config for run in planned}
-        size = client.max_array_size()
-        return [
-            (array, array_script(
-                array, self.study, site=self.site_for(array.resources), tree=self.tree,
-                throttle=self.settings.throttle, extra=self.request.flags,
-            ))
-            for array in make_arrays(self.study, self.todo, size=size, configs=configs)
-        ]  # fmt: skip
-
-    def run_request(self, row: StudyRow) -> RunRequest:
-        """Return the request for one of the runs, as if it were submitted by itself."""
+    def requests(self) -> list[RunRequest]:
+        """Return the request for each run, as if it were submitted by itself."""
         planned = {run.name: run.cell for run in self.plan.runs} if self.plan else {}
-        cell, run = planned.get(row.cell), RunFolder(self.study.cell(row.cell))
+        return [self._request(row.cell, planned.get(row.cell)) for row in self.todo]
+
+    def _request(self, name: str, cell: Cell | None) -> RunRequest:
+        run = RunFolder(self.study.cell(name))
         config = cell.config if cell else run.config()
         return RunRequest(
             source=Path(str(self.settings.base)), overrides=overrides_of(cell) if cell else [],
-            config=config, resumes=run if run.attempts() or not cell else None, identity="",
+            config=config, resumes=run if run.attempts() or not cell else None, identity=name,
             site=self.site_for(config.resources), tree=self.tree, flags=self.request.flags,
+            study=self.study,
         )  # fmt: skip
 
-    def bill(self, scripts: Sequence[ArrayScript]) -> str:
+    def bill(self, requests: Sequence[RunRequest]) -> str:
         """Return the number of runs and the most that they cost."""
-        hours = sum(len(one.rows) * one.resources.gpu_hours for one, _ in scripts)
+        hours = sum(one.config.resources.gpu_hours for one in requests)
         dropped = len(self.plan.runs) - len(self.plan.kept) if self.plan else 0
-        counts = [plural(len(self.todo), "run"), plural(len(scripts), "array")]
-        counts += [f"{dropped} more dropped"] if dropped else []
-        return f"{', '.join(counts)}, at most {hours:g} GPU-hours"
+        return bill(len(requests), hours) + (f"; {dropped} more dropped" if dropped else "")
 
     def report_script(self, after: Sequence[str]) -> BatchScript:
         """Return the batch script of the report that follows the jobs `after`."""
         extra = self.request.flags
         return report_script(self.study, after=after, site=self.site, tree=self.tree, extra=extra)
 
-    def checks(self, scripts: Sequence[ArrayScript]) -> Iterator[CheckResult]:
-        """Check everything that would be submitted."""
+    def checks(self, requests: Sequence[RunRequest]) -> Iterator[CheckResult]:
+        """Check everything that would be submitted, one job of each shape."""
         partitions = cache(client.partitions)
         yield checked("cells", self._check_plan)
         yield checked("site", lambda: check_site(self.site))
-        todo = {row.cell for row in self.todo}
-        room = study_room(self.plan, self.site.logs, todo=todo) if self.plan else None
-        yield room or passed("storage", "no checkpoints are forecast")
-        for _, script in scripts:
+        for one in first_of_shapes(requests):
+            script = batch_script(one, one.run)
             yield checked("cluster", partial(limits.check, script, partitions=partitions))
 
     def _check_plan(self) -> None:
@@ -145,7 +122,7 @@ class StudySubmission:
         """Raise `Refused` if the runs need a session for their turns, or a process has them."""
         if self.settings.interleave and self.request.choices.how == "slurm":
             raise Refused(
-                "interleave: runs take turns in one allocation, not in arrays; submit with --local "
+                "interleave: runs take turns in one allocation, not in jobs; submit with --local "
                 "(on a cluster in the session of env/interactive.sh), or set interleave=null"
             )
         check_no_process(self.study)
@@ -178,9 +155,7 @@ def study_submission(request: StudyRequest) -> StudySubmission:
     known = [] if is_new else study.rows()
     rows = rows_with(plan, known) if plan else known
     missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
-    unfinished = (
-        [] if is_new else rows_to_run(study, rerun=request.rerun, dropped=not request.with_forecast)
-    )
+    unfinished = [] if is_new else rows_to_run(study, rerun=request.rerun)
     planned = {run.name for run in plan.runs} if plan else {row.cell for row in known}
     indexes = {row.index for row in unfinished if row.cell in planned}
     return StudySubmission(
@@ -190,7 +165,10 @@ def study_submission(request: StudyRequest) -> StudySubmission:
         is_new=is_new,
         plan=plan,
         rows=rows,
-        todo=[row for row in rows if row.cell in missing or row.index in indexes],
+        todo=sorted(
+            (row for row in rows if row.cell in missing or row.index in indexes),
+            key=lambda row: row.order,
+        ),
         site=site,
         site_for=site_for,
         tree=snapshot.read_tree(ROOT),
@@ -207,7 +185,7 @@ def _plan_and_folder(request: StudyRequest, logs: Path) -> tuple[Plan | None, St
             )
         return None, _own_study(request.source)
     grid = load_grid(request.source, request.overrides)
-    plan = make_plan(grid, with_forecast=request.with_forecast)
+    plan = make_plan(grid, with_forecast=not request.choices.force)
     same = None if request.choices.new else find_study(plan, logs)
     if same is not None:
         print(f"continues {same.path}; --new starts another", file=sys.stderr)
@@ -224,25 +202,34 @@ def _own_study(path: Path) -> StudyFolder:
     return study
 
 
+def first_of_shapes(requests: Sequence[RunRequest]) -> list[RunRequest]:
+    """Return the first run of each kind and shape: the jobs of the others only have other names."""
+    return [*{(one.config.kind, one.config.resources): one for one in reversed(requests)}.values()]
+
+
 def _queue(submission: StudySubmission) -> None:
     study, choices = submission.study, submission.request.choices
-    scripts = submission.scripts()
-    remarks = enforce(submission.checks(scripts), force=choices.force)
-    confirm(submission.bill(scripts), runs=len(submission.todo), yes=choices.yes)
+    requests = submission.requests()
+    remarks = enforce(submission.checks(requests), force=choices.force)
+    print(submission.bill(requests), file=sys.stderr)
     _prepare(submission)
     submission.print_result("study", study.path)
     jobs: list[str] = []
-    for number, (array, script) in enumerate(scripts):
+    for one in requests:
+        script = batch_script(one, one.run)
+        most = submission.settings.throttle
+        if most and len(jobs) >= most:
+            script = _begun_after(jobs[-most], script)
         try:
             job = executor.submit(script)
         except (Refused, OSError):
-            left = [row for later, _ in scripts[number:] for row in later.rows]
-            roll_back(study, left, is_new=submission.is_new and not jobs)
+            left = (RunFolder(other.run) for other in requests[len(jobs) :])
+            roll_back(left, folder=study.path if submission.is_new and not jobs else None)
             raise
-        rows = [row.index for row in array.rows]
-        save_array(study, job, executor.sbatch_text(script), first=array.first, rows=rows)
+        save_script(RunFolder(one.run), job, executor.sbatch_text(script))
         jobs.append(job)
-        submission.print_result("array", f"{job} ({len(rows)} runs, {array.shape})")
+    span = " to ".join(dict.fromkeys([jobs[0], jobs[-1]]))
+    submission.print_result("jobs", f"{span} ({plural(len(jobs), 'run')})")
     if submission.settings.report:
         try:
             report = executor.submit(submission.report_script(jobs))
@@ -253,6 +240,13 @@ def _queue(submission: StudySubmission) -> None:
     print_remarks(remarks, follow="status", path=study.path)
 
 
+def _begun_after(job: str, script: BatchScript) -> BatchScript:
+    """Return the script of a job that begins when another has ended, beside what else it awaits."""
+    awaited = script.flags.get("dependency")
+    after = f"{awaited},afterany:{job}" if awaited else f"afterany:{job}"
+    return replace(script, flags=script.flags | {"dependency": after})
+
+
 def _prepare(submission: StudySubmission) -> None:
     """Make the snapshot, the folder and its cells, and record that the runs are queued."""
     snapshot.save(submission.tree, submission.site.logs)
@@ -260,25 +254,21 @@ def _prepare(submission: StudySubmission) -> None:
         make_folder(submission.study, submission.plan, submission.rows)
     submission.study.stop_file.unlink(missing_ok=True)
     for row in submission.todo:
-        record(RunFolder(submission.study.cell(row.cell)), "queued")
+        run = RunFolder(submission.study.cell(row.cell))
+        scripts_folder(run).mkdir(exist_ok=True)
+        record(run, "queued")
 
 
 def _start(submission: StudySubmission) -> None:
     study, site = submission.study, submission.site
     remarks = enforce(submission.checks([]), force=submission.request.choices.force)
     _prepare(submission)
-    kinds = {RunFolder(study.cell(row.cell)).config().kind for row in submission.todo[:1]}
-    cells = study.jobs / "local.txt"
     lines = list_cells(study, submission.todo, submission.settings)
-    cells.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    code = submission.tree.folder(site.logs)
-    script = BatchScript(
-        flags={},
-        exports=site.exports(),
-        command=["bash", str(code / "jobs/cells.sh"), str(study.path), *kinds, str(cells)],
-    )
-    pid = executor.start_local(script, study.jobs)
-    cells.with_name(f"{pid}.cells").touch()
+    pid = start_cells(
+        study, lines, RunFolder(study.cell(submission.todo[0].cell)).config().kind,
+        code=submission.tree.folder(site.logs),
+        environment=executor.local_environment(site.exports()),
+    )  # fmt: skip
     submission.print_result("study", study.path)
     submission.print_result("process", pid)
     print_remarks(remarks, follow="status", path=study.path)

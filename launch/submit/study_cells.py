@@ -1,12 +1,10 @@
 """The folder of a study: create its runs from a plan and find those that still have to run."""
 
 import glob
-import json
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache
 from pathlib import Path
 
 from configs.disk import replace_file
@@ -23,8 +21,6 @@ from runs.folder import RunFolder, is_run
 from runs.records import RecordWriter
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 from runs.trust import check_own
-
-_MEMORY = ("oom", "host_oom")
 
 
 def find_study(plan: Plan, logs: Path) -> StudyFolder | None:
@@ -74,13 +70,9 @@ def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
 
 
 def rows_with(plan: Plan, known: Sequence[StudyRow]) -> list[StudyRow]:
-    """Return the known rows, followed by the plan's new ones.
-
-    The new rows of one shape follow each other, as an array needs; dropped ones are last.
-    """
+    """Return the known rows, followed by the plan's new ones in their order."""
     names = {row.cell for row in known}
     new = [run for run in plan.runs if run.name not in names]
-    new.sort(key=lambda run: (run.dropped is not None, run.shape, run.order))
     after = max((row.order for row in known), default=-1) + 1
     rows = [
         StudyRow(
@@ -123,14 +115,7 @@ def _make_cell(path: Path, run: PlannedRun) -> None:
 
 
 def _config_text(run: PlannedRun) -> str:
-    groups = to_tree(run.cell.config).items()
-    return "".join(_dumped(json.dumps({name: group})) for name, group in groups)
-
-
-@lru_cache(maxsize=256)
-def _dumped(group: str) -> str:
-    """Return the YAML of one key, given as JSON; most cells of a study share most of them."""
-    return dump_yaml(json.loads(group))
+    return dump_yaml(to_tree(run.cell.config))
 
 
 def record(run: RunFolder, event: str, **fields: str) -> None:
@@ -148,10 +133,10 @@ def run_statuses(study: StudyFolder, rows: Collection[StudyRow]) -> dict[int, Ru
     }
 
 
-def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[StudyRow]:
+def rows_to_run(study: StudyFolder, *, rerun: bool) -> list[StudyRow]:
     """Return the rows to submit: missing, lost, stopped and failed ones.
 
-    `rerun` includes those that would end as before, `dropped` those that the forecast skipped.
+    `rerun` includes those that would end as before.
     """
     rows = study.rows()
     statuses = run_statuses(study, rows)
@@ -164,16 +149,15 @@ def rows_to_run(study: StudyFolder, *, rerun: bool, dropped: bool) -> list[Study
         one = statuses[row.index]
         if one.state.is_open or one.job in waiting:
             return one.job not in live
-        return is_wanted(one.run, one.state, rerun=rerun, dropped=dropped)
+        return is_wanted(one.state, rerun=rerun)
 
     return [row for row in rows if is_left(row)]
 
 
-def roll_back(study: StudyFolder, rows: Sequence[StudyRow], *, is_new: bool) -> None:
-    """Undo the preparation of jobs that were not accepted."""
-    if is_new:
-        shutil.rmtree(study.path)
+def roll_back(runs: Iterable[RunFolder], *, folder: Path | None) -> None:
+    """Undo the preparation of jobs that were not accepted: remove a new folder, or record it."""
+    if folder:
+        shutil.rmtree(folder)
         return
-    for row in rows:
-        run = RunFolder(study.cell(row.cell))
+    for run in runs:
         record(run, "failed", reason="config", message="the job was not accepted")

@@ -14,11 +14,9 @@ from configs.table import json_text
 from configs.terminal import printable
 from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, overview
-from launch.submit.site import site_logs
 from launch.why.diagnosis import Diagnosis
-from launch.why.evidence import diagnoses_of_run, diagnosis_of_job
-from runs.folder import ROOT, RunFolder, is_run
-from runs.state.evidence import Evidence
+from launch.why.evidence import diagnoses_of_run
+from runs.folder import RunFolder, is_run
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder
 
@@ -26,10 +24,15 @@ _MOST_NAMED = 5
 
 
 def why(name: str, *, form: str) -> int:
-    """Print the cause of the end of a run, a study's runs or a job; return 1 if it is unknown."""
-    if is_study_folder(Path(name)):
-        return _why_study(StudyFolder(Path(name).resolve()), form=form)
-    diagnoses = _diagnoses(name)
+    """Print the cause of the end of a run or of a study's runs; return 1 if it is unknown."""
+    path = Path(name)
+    if is_study_folder(path):
+        return _why_study(StudyFolder(path.resolve()), form=form)
+    if not is_run(path):
+        raise ConfigError(
+            f"{name}: not a folder of a run or a study, nor the job of one; see ditbench status"
+        )
+    diagnoses = diagnoses_of_run(RunFolder(path.resolve()))
     if form == "json":
         print(json_text([to_json(one) for one in diagnoses]))
     else:
@@ -37,21 +40,6 @@ def why(name: str, *, form: str) -> int:
             print(printable(shown, keep="\n"))
     last = diagnoses[-1]
     return int(last.reason is None and not last.has_not_ended)
-
-
-def _diagnoses(name: str) -> list[Diagnosis]:
-    """Return the diagnosis of each attempt of a run, or of a job that belongs to none."""
-    path = Path(name)
-    if is_run(path):
-        return diagnoses_of_run(RunFolder(path.resolve()))
-    if path.exists() or not name.replace("_", "").isdigit():
-        raise ConfigError(
-            f"{name}: not a folder of a run or a study, nor a job id; see ditbench status"
-        )
-    found = diagnosis_of_job(name, site_logs(ROOT))
-    if found.start is None and not found.process.logs:
-        raise ConfigError(f"job {name}: unknown to Slurm, and no run or output file belongs to it")
-    return [found]
 
 
 def _why_study(study: StudyFolder, *, form: str) -> int:
@@ -82,11 +70,11 @@ def _why_study(study: StudyFolder, *, form: str) -> int:
 
 
 def title(diagnosis: Diagnosis) -> str:
-    """Return the run or job, its attempt, and the name of the reason."""
+    """Return the run, its attempt, and the name of the reason."""
     process = diagnosis.process
-    of = process.run.name if process.run else f"job {_job(diagnosis)}"
     attempt = f", attempt {process.attempt}" if process.attempt else ""
-    return f"{of}{attempt}: {diagnosis.reason.title if diagnosis.reason else _state(diagnosis)}"
+    cause = diagnosis.reason.title if diagnosis.reason else _state(diagnosis)
+    return f"{process.run.name}{attempt}: {cause}"
 
 
 def text(diagnosis: Diagnosis) -> str:
@@ -104,7 +92,7 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON data; paths in the evidence are relative to the run."""
     process, start, reason = diagnosis.process, diagnosis.start, diagnosis.reason
     return {
-        "run": str(process.run.path) if process.run else None,
+        "run": str(process.run.path),
         "job": start.job if start else None,
         "attempt": process.attempt or None,
         "cause": reason.title if reason else None,
@@ -118,22 +106,20 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
 def advice(diagnosis: Diagnosis) -> str:
     """Return the next command; nothing if Slurm starts the job by itself."""
     process, reason = diagnosis.process, diagnosis.reason
-    run = shlex.quote(_short(process.run.path)) if process.run else ""
-    if waiting := _waiting(diagnosis):
-        look = f"ditbench status {run}" if run else f"squeue --start -j {waiting.job}"
-        return f"nothing; {look}"
+    run = shlex.quote(_short(process.run.path))
+    if _waiting(diagnosis):
+        return f"nothing; ditbench status {run}"
     if reason is not None:
-        advised = reason.advice_for(_kind(process)) if process.is_ours else reason.general
-        return _fill(advised, diagnosis)
-    if diagnosis.has_not_ended and run:
+        return _fill(reason.advice_for(_kind(process.run)), diagnosis)
+    if diagnosis.has_not_ended:
         return f"ditbench tail {run}"
     return _fill("see {output}", diagnosis)
 
 
-def _kind(process: Evidence) -> str:
-    """Return the kind of the run, empty if there is none or its config cannot be read."""
+def _kind(run: RunFolder) -> str:
+    """Return the kind of a run, empty if its config cannot be read."""
     try:
-        return str(process.run.config_tree().get("kind", "pretrain")) if process.run else ""
+        return str(run.config_tree().get("kind", "pretrain"))
     except ConfigError:
         return ""
 
@@ -160,7 +146,7 @@ def _clock(when: float) -> str:
 
 
 def _state(diagnosis: Diagnosis) -> str:
-    """Return the state of an attempt or a job without a reason."""
+    """Return the state of an attempt without a reason."""
     now = _waiting(diagnosis)
     if now is not None:
         begins = f"; may begin {_clock(now.started)}" if now.started else ""
@@ -178,18 +164,16 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
     run, output = process.run, process.output
     saves = state.is_stopped or state.is_paused
     saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""
-    config = run.path if run else _config(diagnosis)
-    check = f"ditbench check {shlex.quote(_short(config))}" if config else ""
-    is_own = run is not None and run.path.stat().st_uid == os.getuid()
+    job = next((one.job for one in (start, diagnosis.now) if one), "")
+    is_own = run.path.stat().st_uid == os.getuid()
     launcher = f"{'you' if is_own else 'a user'}, by ditbench cancel,"
     values = {
         "{resume}": "ditbench submit {run}",
-        "{run}": shlex.quote(_short(run.path)) if run else "",
-        "{study}": shlex.quote(_short(run.path.parent.parent)) if run else "",
-        "{logs}": shlex.quote(_short(run.path.parent)) if run else "",
-        "{output}": shlex.quote(_short(output)) if output else f"sacct -j {_job(diagnosis)}",
+        "{run}": shlex.quote(_short(run.path)),
+        "{study}": shlex.quote(_short(run.path.parent.parent)),
+        "{logs}": shlex.quote(_short(run.path.parent)),
+        "{output}": shlex.quote(_short(output)) if output else f"sacct -j {job}",
         "{nodes}": start.nodes if start and start.nodes else "NODE",
-        "{check}": f", check with {check}" if check else "",
         "{limit}": f"the job's time limit was {'near' if state.is_paused else 'over'}",
         "{who}": launcher if state.was_cancelled_here or process.is_marked_cancelled else "a user",
         "{first_failure}": f": {diagnosis.first_failure}" if diagnosis.first_failure else "",
@@ -198,18 +182,6 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
     for placeholder, value in values.items():
         words = words.replace(placeholder, value)
     return words
-
-
-def _job(diagnosis: Diagnosis) -> str:
-    known = diagnosis.start or diagnosis.now
-    return known.job if known else ""
-
-
-def _config(diagnosis: Diagnosis) -> Path | None:
-    """Return the config on the command line of a job, while Slurm knows it."""
-    now = diagnosis.now
-    words = now.command.split() if now else []
-    return next((Path(word) for word in words if word.endswith(".yaml")), None)
 
 
 def _short(path: Path) -> str:

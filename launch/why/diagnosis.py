@@ -19,7 +19,7 @@ _SOURCE = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """The end of an attempt, or of a job that waits or belongs to no run, and its reason.
+    """The end of an attempt, or of a job that waits, and its reason.
 
     `process` are its traces, and `state` the state with the reason that the fold found. `start` is
     the start of its job according to Slurm, `now` the job as it is now.
@@ -37,7 +37,7 @@ class Diagnosis:
 
     @property
     def has_not_ended(self) -> bool:
-        """Whether the attempt, or the job of none, may still go on."""
+        """Whether the attempt may still go on."""
         is_over = self.start is not None and self.start.is_over
         return self.state.is_open and not self.state.is_paused and not is_over
 
@@ -58,9 +58,8 @@ class Diagnosis:
 def _without_repeats(evidence: Evidence, lines: list[str]) -> list[str]:
     """Return the lines that say something new."""
     kept: list[str] = []
-    own = (evidence.run.path, evidence.run.path.parent) if evidence.run else ()
     for line in lines:
-        for folder in (*own, Path.cwd()):
+        for folder in (evidence.run.path, evidence.run.path.parent, Path.cwd()):
             line = line.removeprefix(f"{folder}/")
         said = _SOURCE.sub("", line)[:80]
         if not any(said in other for other in kept):

@@ -1,6 +1,5 @@
-"""Diagnose each attempt of a run, or a job without one, by all evidence of its end."""
+"""Diagnose each attempt of a run by all evidence of its end."""
 
-import glob
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +12,8 @@ from runs.jobs import awaited_job, job_of_attempt
 from runs.json_files import AttemptEntry, read_error_note
 from runs.state.evidence import Evidence
 from runs.state.fold import fold, run_state
-from runs.state.log_lines import LogLines, first_quotes, part_of_attempt, read
+from runs.state.log_lines import LogLines, part_of_attempt, read
 from runs.state.slurm_job import SlurmJob
-from runs.state.symptoms import RUN_BEGAN
 
 
 def diagnoses_of_run(run: RunFolder) -> list[Diagnosis]:
@@ -61,21 +59,6 @@ def _traces(run: RunFolder, number: int, job: str | None) -> Evidence:
         logs=logs + (list(_attempt_logs(folder)) if number else []),
         is_preemptable=slurm_history.is_preemptable,
     )
-
-
-def diagnosis_of_job(job: str, logs: Path) -> Diagnosis:
-    """Return the diagnosis of a job that belongs to no run."""
-    known = slurm_history.starts(job)
-    now = slurm_history.current(job)
-    name, folder = slurm_history.name_and_folder(job)
-    found = [now.output] if now and now.output else list(logs.glob(f"*-{glob.escape(job)}.out"))
-    found = found or [folder / f"slurm-{job}.out"]
-    read_logs = [read(path) for path in found if path.exists()]
-    began = first_quotes(read_logs, RUN_BEGAN)
-    is_ours = bool(began) or (folder / "jobs" / f"{name}.sbatch").is_file()
-    start = known[-1] if known else None
-    process = Evidence(logs=read_logs, is_ours=is_ours)
-    return Diagnosis(process=process, state=fold([], start, process), start=start, now=now)
 
 
 def _output_of(job: str) -> Path | None:

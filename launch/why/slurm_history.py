@@ -24,18 +24,6 @@ def starts(job: str) -> list[SlurmJob]:
     return accounted
 
 
-def name_and_folder(job: str) -> tuple[str, Path]:
-    """Return the name of a job and the folder that it was submitted from, as far as known."""
-    # Right after a job's end the accounting may not have its name yet: the controller comes first.
-    shown = _show("job", job)
-    rows = client.sacct([job], ("WorkDir", "JobName"))
-    folder, name = rows[0] if rows else ("", "")
-    return (
-        client.shown_field(shown, "JobName") or name,
-        Path(client.shown_field(shown, "WorkDir") or folder or "."),
-    )
-
-
 def start_at(known: list[SlurmJob], when: float | None) -> SlurmJob | None:
     """Return the start that was under way at a time, or the last one if `when` is None."""
     if when is None:
@@ -94,7 +82,6 @@ def current(job: str) -> SlurmJob | None:
         return "" if value in ("None", "(null)") else value
 
     state = field("JobState")
-    command = re.search(r"\sCommand=(.*?)\sWorkDir=", lines[-1])
     output = re.search(r"\sStdOut=(.*?)(?:\s+[A-Z]\w*=|$)", lines[-1])
     return SlurmJob(
         job=job,
@@ -108,5 +95,4 @@ def current(job: str) -> SlurmJob | None:
         partition=field("Partition"),
         nodes=field("NodeList"),
         output=Path(output[1].strip()) if output else None,
-        command=command[1] if command else "",
     )

@@ -15,7 +15,6 @@ from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
 from runs.attempt.close import STALLED, is_stalled, record_failure
 from runs.checks.paths import check_paths
-from runs.checks.same_data import check_same_data, record_data
 from runs.code_version import read_version
 from runs.folder import (
     ROOT,
@@ -85,7 +84,6 @@ def open_attempt(
 
 def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
     """Claim the next attempt, write its facts to the manifest, and return its folder."""
-    record_data(run, config)
     number = claim_attempt(run, config)
     attempt = run.attempt(number)
     run.note(
@@ -151,7 +149,6 @@ def _checked_config(
     run = found if isinstance(found, RunFolder) else None
     config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
     check_paths(config)
-    check_same_data(run, config)
     if gpus is not None:
         allocated = {"nodes": nodes, "gpus_per_node": gpus}
         world = config.resources.model_copy(update=allocated).world

@@ -31,27 +31,12 @@ def skip(run: RunFolder, *, proof: RunFolder, reason: str, message: str) -> bool
     return True
 
 
-def is_wanted(run: RunFolder, state: RunState, *, rerun: bool, dropped: bool) -> bool:
+def is_wanted(state: RunState, *, rerun: bool) -> bool:
     """Return whether a cell without a job is to be submitted.
 
     A run that ran out of memory would do so again, and a repeat that can change no verdict stays
-    skipped; `rerun` includes both. `dropped` includes the cells that the forecast skipped.
+    skipped; `rerun` includes both. A cell that the forecast skipped runs by its own folder only.
     """
-    if state.is_done:
+    if state.is_done or (state.is_skipped and "proof" not in state.last):
         return False
-    if state.is_skipped:
-        is_forecast = "proof" not in state.last
-        return dropped if is_forecast else rerun or state.reason not in (DECIDED, *_MEMORY)
-    return rerun or not (state.is_failed and _is_out_of_memory(run, state))
-
-
-def _is_out_of_memory(run: RunFolder, state: RunState) -> bool:
-    """Return whether a run failed since its devices have too little memory.
-
-    For ranks without a GPU that is host memory. With a GPU, running out of host memory has other
-    causes.
-    """
-    entries = run.entries()
-    placement = entries[-1].get("placement", []) if entries else []
-    had_gpu = not placement or any(rank.get("gpu") for rank in placement)
-    return state.reason == "oom" or (state.reason == "host_oom" and not had_gpu)
+    return rerun or state.reason not in (DECIDED, *_MEMORY)

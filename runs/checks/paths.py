@@ -7,9 +7,8 @@ from pathlib import Path
 from configs.checks.aitoolkit import arch_of, check_aitoolkit
 from configs.checks.captions import fill_trigger
 from configs.checks.dataset import check_dataset
-from configs.checks.flux import check_flux, check_targets
+from configs.checks.flux import check_flux
 from configs.checks.lora import check_fits, matrices
-from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import read_tree
 from configs.paths import config_paths
@@ -46,14 +45,12 @@ def check_paths(config: Run) -> None:
                 raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
     if isinstance(config, Pretrain):
         check_branch(config)
-        _check_weights(config)
     elif isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
         images = infer_spec(config)
-        check_flux(images.folder, variant=images.variant)
-        if images.lora:
-            check_fits(images.lora, images.folder)
+        check_flux(images.model)
+        check_fits(images.lora, images.model)
 
 
 def _problem(path: Path, word: str) -> str:
@@ -81,29 +78,12 @@ def check_model(config: Finetune) -> None:
     """Raise `ConfigError` for a model or an assistant LoRA, if it is here, that cannot be used."""
     folder, assistant = Path(str(config.flux.folder)), Path(config.flux.assistant_lora or "")
     if folder.exists() and not arch_of(config):
-        check_flux(folder, variant=config.flux.variant)
-        check_targets(folder, config.lora)
+        check_flux(folder)
         if assistant.is_file():
             check_fits(assistant, folder)
     elif assistant.is_file():
         matrices(assistant)
     check_aitoolkit(config)
-
-
-def _check_weights(config: Pretrain) -> None:
-    """Raise `ConfigError` if a published DiT is to initialise a network with other parts."""
-    path, model = Path(config.model.init_from or "."), config.model
-    parts = {
-        "model.conditioning": model.conditioning == "adaln_single",
-        "model.registers": model.registers > 0,
-    }
-    found = ", ".join(name for name, is_set in parts.items() if is_set)
-    if path.suffix == ".safetensors":
-        is_own = "x_embedder.proj.weight" not in read_safetensors_header(path).tensors
-    else:
-        is_own = is_run(path)
-    if model.init_from and found and not is_own:
-        raise ConfigError(f"model.init_from {path}: a published DiT has no {found}: remove them")
 
 
 def check_branch(config: Pretrain) -> None:

@@ -1,4 +1,4 @@
-"""The evidence of how an attempt, or a job without one, ended."""
+"""The evidence of how an attempt ended."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,22 +15,20 @@ from runs.state.slurm_job import SlurmJob
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The traces of one attempt at a run, or of a job.
+    """The traces of one attempt at a run; attempt 0 is a job that waits or did not begin one.
 
     `note` is that of the first failing rank (`error.json`). `status` is the exit status of the
     ranks if they have just left, and `is_cancelled` whether Slurm then says that their job is
     cancelled. `fold` fills in `end`, the last event of the attempt, and `slurm`, the start of the
-    job. A job that is not ours is of another program. `is_preemptable` tells, by its name, whether
-    jobs of a partition are preempted.
+    job. `is_preemptable` tells, by its name, whether jobs of a partition are preempted.
     """
 
-    run: RunFolder | None = None
+    run: RunFolder
     attempt: int = 0
     note: ErrorNote = field(default_factory=ErrorNote)
     logs: list[LogLines] = field(default_factory=list)
     status: int | None = None
     is_cancelled: bool = False
-    is_ours: bool = True
     is_preemptable: Callable[[str], bool] = lambda _: False
     end: Record = field(default_factory=dict)
     slurm: SlurmJob | None = None
@@ -43,7 +41,7 @@ class Evidence:
     @property
     def folder(self) -> Path | None:
         """The attempt's folder."""
-        return self.run.attempt(self.attempt) if self.run and self.attempt else None
+        return self.run.attempt(self.attempt) if self.attempt else None
 
     @property
     def state(self) -> str:
@@ -63,15 +61,13 @@ class Evidence:
     @property
     def was_told_to_stop(self) -> bool:
         """Whether a person stopped the run; the job script notes a signal sent to itself."""
-        if self.run is None or self.folder is None:
-            return False
-        return self.run.stop_file.exists() or (self.folder / "STOP").exists()
+        has_own = self.folder is not None and (self.folder / "STOP").exists()
+        return has_own or self.run.stop_file.exists()
 
     @property
     def is_not_to_go_on(self) -> bool:
         """Whether a person ended the run for good, which a requeue would undo."""
-        has_stop_file = self.run is not None and self.run.stop_file.exists()
-        return self.is_cancelled or self.is_marked_cancelled or has_stop_file
+        return self.is_cancelled or self.is_marked_cancelled or self.run.stop_file.exists()
 
     @property
     def is_marked_cancelled(self) -> bool:
@@ -118,7 +114,7 @@ class Evidence:
 
     def last_event(self) -> list[str]:
         """Return the record of the last event, quoted by its line."""
-        if self.run is None or not self.end:
+        if not self.end:
             return []
         file = self.run.metrics_file
         places = [line for line, record in read_records(file) if record == self.end]

@@ -29,7 +29,6 @@ class Reason(KeyGroup):
     slurm: str = ""
     output: str = ""
     advice: dict[str, str]
-    general: str = "see {output}, then submit it again"
 
     @property
     def pattern(self) -> str:

@@ -32,7 +32,6 @@ class SlurmJob:
     partition: str = ""
     nodes: str = ""
     output: Path | None = None
-    command: str = ""
 
     @property
     def is_waiting(self) -> bool:

@@ -6,19 +6,14 @@ Each function returns the lines that show its reason; none means that the reason
 import re
 import signal
 from collections.abc import Callable
-from pathlib import Path
 
 from runs.state.evidence import Evidence
 from runs.state.reasons import reasons
 
 Symptom = Callable[[Evidence], list[str]]
 
-# The line of a job's output that names the run and its attempt.
-RUN_BEGAN = r"^run /.*, attempt \d+$"
 _PORT = r"EADDRINUSE|[Aa]ddress already in use"
 _KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+|\(exitcode: -(?!15\b|6\b)\d+\)"
-# The exit code of a job's script: killed itself, or the code with which a shell reports it.
-_KILLED_JOB = re.compile(r"0:(?!53$)[1-9]\d*|1(29|3\d|4\d):0")
 # The lead of --signal, one of Slurm's checks every 30 s, and a minute for the save.
 _NEAR_LIMIT_S = 180 + 30 + 60
 # Messages of records that say so.
@@ -76,45 +71,14 @@ def _shown_by_output(reason: str) -> Symptom:
     return lambda evidence: _reason_or_output(reason, reasons()[reason].output)(evidence)
 
 
-def _config(evidence: Evidence) -> list[str]:
-    """Recognise the recorded reason, or exit code 2 of our commands for an error of the user's."""
-    if evidence.run is not None:
-        return _recorded_reason("config")(evidence)
-    slurm = evidence.slurm
-    if slurm is None or slurm.exit_code != "2:0" or not evidence.is_ours:
-        return []
-    return [*evidence.last_lines(), *evidence.by_slurm()]
-
-
 def _host_oom(evidence: Evidence) -> list[str]:
     """Recognise the kernel's, Slurm's or Python's message."""
     killed = evidence.by_slurm() if evidence.state == "OUT_OF_MEMORY" else []
     return killed + _reason_or_output("host_oom", reasons()["host_oom"].pattern)(evidence)
 
 
-def _folder_gone(evidence: Evidence) -> list[str]:
-    """Recognise a job whose output names the folder of a run that no longer exists."""
-    found = [] if evidence.run else [q for log in evidence.logs for q in log.find(RUN_BEGAN)]
-    gone = [str(q) for q in found if not Path(q.text[len("run ") :].rpartition(", ")[0]).exists()]
-    return [*gone, *evidence.by_slurm()] if gone else []
-
-
-def _completed(*, with_exception: bool) -> Symptom:
-    """Return the symptom of a job without a run that exited with 0, and printed an exception."""
-
-    def find(evidence: Evidence) -> list[str]:
-        raised = [evidence.exception] if evidence.exception else []
-        if evidence.run or evidence.state != "COMPLETED" or bool(raised) != with_exception:
-            return []
-        return [*raised, *evidence.last_lines(), *evidence.by_slurm()]
-
-    return find
-
-
 def _killed(evidence: Evidence) -> list[str]:
     """Recognise a process that a signal ended which neither torchrun nor a person sent."""
-    if evidence.run is None and evidence.slurm and _KILLED_JOB.fullmatch(evidence.slurm.exit_code):
-        return [*evidence.by_slurm(), *evidence.last_lines()]
     # The watchdog kills the ranks after a hang.
     if not _failed(evidence) or evidence.reason == "hang":
         return []
@@ -231,14 +195,14 @@ def _stop_file(evidence: Evidence) -> list[str]:
     """Recognise a run that stopped because of its file STOP or Ctrl-C."""
     if evidence.event != "stopped":
         return []
-    stop = evidence.run.stop_file if evidence.run else None
-    by_file = [f"{stop}: exists"] if stop and stop.exists() else []
+    stop = evidence.run.stop_file
+    by_file = [f"{stop}: exists"] if stop.exists() else []
     return by_file + evidence.last_event()
 
 
 def _turn(evidence: Evidence) -> list[str]:
     """Recognise a pause at the step at which the attempt's turn in an interleaved study ends."""
-    entries = evidence.run.entries() if evidence.run and evidence.event == "paused" else []
+    entries = evidence.run.entries() if evidence.event == "paused" else []
     turns = [one.get("turn", "") for one in entries if one["attempt"] == evidence.attempt]
     ends = [turn.rpartition(":")[2] for turn in turns]
     return evidence.last_event() if ends == [str(evidence.end.get("step"))] else []
@@ -253,10 +217,7 @@ SYMPTOMS: dict[str, Symptom] = {
     "done": _recorded_event("done"),
     "skipped": _recorded_event("skipped"),
     "launch_failure": _launch_failure,
-    "folder_gone": _folder_gone,
-    "completed": _completed(with_exception=False),
-    "hidden_exception": _completed(with_exception=True),
-    "config": _config,
+    "config": _recorded_reason("config"),
     "oom": _shown_by_output("oom"),
     "host_oom": _host_oom,
     "disk": _shown_by_output("disk"),

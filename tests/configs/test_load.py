@@ -85,7 +85,7 @@ def test_a_removed_key_is_dropped_at_its_default_and_else_refused_with_what_repl
         REMOVED_KEYS, "train.updates", Removed(default=0, instead="set train.steps")
     )
     assert resolve({"train": {"updates": 0, "steps": 5}}, source="my.yaml").last_step() == 5
-    assert refusal({"train": {"updates": 1}}) == "my.yaml: train.updates: set train.steps"
+    assert refusal({"train": {"updates": 1}}) == "my.yaml: train.updates: removed; set train.steps"
 
 
 def test_a_removed_value_is_refused_with_what_replaced_it() -> None:

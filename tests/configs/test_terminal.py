@@ -11,7 +11,6 @@ import pytest
     [
         ["runs", "show", "pretrain"],
         ["analysis", "runs", "docs/measurements/a-grid-small.tar.xz"],
-        ["launch", "plan", "configs/studies/a-grid-small.yaml", "--no-forecast", "--script"],
     ],
     ids=lambda words: words[0],
 )

@@ -14,7 +14,6 @@ EXECUTED = (
     r"python -m launch check (?!data/imagenet256-sd).+",
     r"python -m launch status(?: (?:logs/|RUN|\[).*)?",
     r"python -m tests\.docs\.render .+",
-    r"python -m tests\.slurm\.failure_table .+",
     r"source env/activate\.sh",
     r"git clone .+",
 )
@@ -63,18 +62,18 @@ ON_A_CLUSTER = {
     r"python -m launch submit configs/sample/\S+ run=logs/RUN": (
         "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
     ),
-    r"python -m launch submit STUDY --local --yes": (
+    r"python -m launch submit STUDY --local": (
         "tests/slurm/test_salloc.py::"
         "test_a_study_in_one_allocation_alternates_its_cells_on_one_node"
     ),
-    r"python -m launch submit (?:configs/studies/\S+|STUDY (?!.*--local --yes).+)": (
-        "tests/slurm/test_studies.py::test_each_shape_is_one_array_and_every_cell_reaches_done"
+    r"python -m launch submit (?:configs/studies/\S+|STUDY (?!--local$).+)": (
+        "tests/slurm/test_studies.py::test_every_cell_is_a_job_and_reaches_done"
     ),
     r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (
         "tests/slurm/test_other_kinds.py::test_values_on_the_command_line_make_a_study"
     ),
     r"python -m launch (?:rerun .+|status\|cancel\|rerun FOLDER)": (
-        "tests/slurm/test_studies.py::test_a_crash_rules_nothing_out_and_is_submitted_again"
+        "tests/slurm/test_studies.py::test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code"
     ),
     r"python -m launch submit my\.sbatch(?: -- .+)?": (
         "tests/slurm/test_own_script.py::"
@@ -126,7 +125,7 @@ ELSEWHERE = {
         "tests/finetune/aitoolkit/test_real_aitoolkit.py::"
         "test_it_trains_from_the_same_yaml_as_the_embedded_engine"
     ),
-    r"python -m pytest tests/slurm/test_matrix\.py .+": (
+    r"python -m pytest tests/slurm/test_matrix\.py": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
     ),
     r"make gpu": (

@@ -19,7 +19,6 @@ from runs.folder import ROOT, RunFolder, find_runs
 from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_noise import planted as plant_noise
-from tests.analysis.commands.test_profile import EVENTS
 from tests.analysis.foreign_logs import (
     synthetic_log,
     titan,
@@ -69,12 +68,9 @@ def plant_samples(folder: Path) -> None:
 
 
 def plant_run(folder: Path, *, seed: int) -> Path:
-    """A run with everything a command can read: noise, validation, a profile."""
+    """A run with everything a command can read: noise and validation."""
     plant_noise(folder, steps=60, seed=seed)
     evaluate(folder)
-    (folder / "profile" / "attempt-001").mkdir(parents=True)
-    trace = folder / "profile" / "attempt-001" / "trace-0.json"
-    trace.write_text(json.dumps({"traceEvents": EVENTS}))
     (folder / "attempts" / "001" / "output.log").write_text("step 60\n")
     return folder
 

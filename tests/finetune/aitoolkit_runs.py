@@ -43,7 +43,7 @@ _READ_AT_TOP = """class Process:
         self.config.get('name')
 """
 _EXTENSION = "extensions_built_in/diffusion_models"
-# As much of a checkout as is read: keys, kinds of model with what they load, and defaults.
+# As much of a checkout as is read: keys, kinds of model with what they load, and settings.
 SOURCE = {
     "toolkit/config_modules.py": _CLASSES + "        if self.arch == 'sdxl':\n            pass\n",
     "jobs/process/BaseProcess.py": _READ_AT_TOP,
@@ -67,14 +67,10 @@ class KleinModel(Flux2Model):
     vae_path = "owner/klein-vae"
     def load_te(self):
         return load("Qwen/Qwen3")
-    def load_model(self):
-        return super().load_model()
 """,
     f"{_EXTENSION}/z_image/z_image.py": """
 class ZImageModel(BaseModel):
-    arch = "zimage"
-    def load_training_adapter(self, state):
-        return state["diffusion_model.layers.0.attention.to_k.lora_A.weight"]
+    arch: str = "zimage"
 """,
     "ui/src/app/jobs/new/options.tsx": """
 export const modelArchs: ModelArch[] = [
@@ -95,7 +91,6 @@ export const modelArchs: ModelArch[] = [
       'config.process[0].sample.sample_steps': [9, 25],
       'config.process[0].train.timestep_type': ['weighted', 'sigmoid'],
     },
-    gateUrl: 'https://huggingface.co/Tongyi-MAI/Z-Image-Turbo',
   },
 """,
     "ui/src/helpers/defaultSamples.ts": "  width: 1024,\n  guidance_scale: 4,\n  sample_steps: 30,",

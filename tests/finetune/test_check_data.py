@@ -60,13 +60,6 @@ def small(folder: Path) -> None:
     Image.open(folder / "2.png").crop((0, 0, 80, 40)).resize((80, 40)).save(folder / "2.png")
 
 
-def rotated(folder: Path) -> None:
-    image = Image.open(folder / "2.png")
-    exif = image.getexif()
-    exif[0x0112] = 6
-    image.save(folder / "2.png", exif=exif)
-
-
 def text(name: str, content: str, encoding: str = "utf-8") -> Callable[[Path], None]:
     def write(folder: Path) -> None:
         (folder / name).write_bytes(content.encode(encoding))
@@ -85,14 +78,8 @@ def animated(folder: Path) -> None:
     (folder / "2.png").unlink()
 
 
-def resized(size: tuple[int, int]) -> Callable[[Path], None]:
-    def resize(folder: Path) -> None:
-        Image.open(folder / "2.png").resize(size).save(folder / "2.png")
-
-    return resize
-
-
-strip, cropped = resized((640, 64)), resized((100, 64))
+def strip(folder: Path) -> None:
+    Image.open(folder / "2.png").resize((640, 64)).save(folder / "2.png")
 
 
 @pytest.mark.parametrize(
@@ -112,18 +99,14 @@ strip, cropped = resized((640, 64)), resized((100, 64))
         (too_few, "fault", "4 images are too few"),
         (lambda f: (f / "2.png").write_bytes(b"PNG"), "fault", "2.png: not a readable image"),
         (small, "fault", "2.png: 80 x 40 px, less than 64 x 64; fix: use a larger original"),
-        (as_mode("RGBA"), "fault", "2.png: mode RGBA: its transparency would be dropped"),
-        (as_mode("P"), "fault", "2.png: mode P: it has a colour palette"),
-        (as_mode("L"), "fault", "2.png: mode L: it is grey"),
-        (as_mode("1"), "fault", "2.png: mode 1: it is black and white"),
+        (as_mode("RGBA"), "fault", "2.png: mode RGBA: its colours would be converted"),
+        (as_mode("L"), "fault", "2.png: mode L: its colours would be converted"),
         (duplicate, "fault", "2.png: the same pixels as 1.png"),
-        (rotated, "remark", "2.png: rotated by an EXIF tag"),
         (text("2.txt", "a 犬\0"), "fault", "2.txt: holds NUL bytes"),
         (text("2.txt", "犬と海", "cp932"), "fault", "save it as UTF-8 where it was written"),
         (huge, "fault", "2.png: more than 89,478,485 pixels; fix: scale it down"),
         (animated, "fault", "2.webp: animated, and only the first frame is used"),
         (strip, "fault", "2.png: a strip of 640 x 64 px"),
-        (cropped, "remark", "2.png: trained on at 64 x 64 px, which cuts off 36% of it"),
     ],
 )
 def test_each_problem_is_named_with_the_fix(

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +16,6 @@ from launch.plan.checks import run_checks
 from launch.submit.run import run_request
 from runs.attempt.open import open_attempt
 from runs.folder import find_runs
-from tests.finetune.aitoolkit_runs import save_assistant
 from tests.finetune.conftest import TINY, paths
 
 pytestmark = pytest.mark.xdist_group("flux")
@@ -68,14 +65,12 @@ def cut_image(own: Path) -> None:
     [
         (remove("model/transformer"), "missing: transformer/config.json, transformer/diffusion"),
         (remove("model/tokenizer"), "missing: tokenizer/tokenizer.json"),
-        (remove("model/scheduler"), "missing: scheduler/scheduler_config.json"),
         (remove("model"), "flux.folder"),
         (cut_weights, "cut short"),
         (write("model/transformer/config.json", b"{"), "not a JSON object"),
         (remove("images"), "no such folder; create it or name another"),
         (remove("images/03.txt"), "03.png: no caption; write 03.txt"),
         (write("images/03.txt", "café".encode("latin-1")), "not UTF-8 text (byte 0xe9 at 3)"),
-        (write("images/03.png", b""), "not a readable image"),
         (cut_image, "not a readable image"),
         (write("images/03.jpg", b""), "03.jpg: shares its caption with 03.png"),
     ],
@@ -91,17 +86,13 @@ def test_input_that_would_fail_is_refused_before_a_run_is_made(
     ("override", "message"),
     [
         ("sample.prompts=[]", "sample.prompts is empty: list a prompt"),
-        ('sample.prompts=["a", " "]', "holds an empty prompt"),
-        ("data.folder=null", "data.folder must name"),
         ("data.resolutions=[]", "must list at least one size"),
         ("data.resolutions=[8]", "none may be under data.bucket 16"),
         ("sample.width=33", "sample.width 33 is not a multiple of 16"),
         ("optimizer.kind=adamw8bit", "removed; set aitoolkit.train.optimizer"),
-        ("optimizer.restarts=2", "set optimizer.decay, too"),
-        ("lora.rank=0", "lora.rank"),
-        ("lora.targets=atention", "lora.targets 'atention': neither attention, attention+mlp"),
-        ("lora.targets=(", "'(' is not a regular expression"),
-        ("train.timesteps=weighted", "removed; set aitoolkit.train.timestep_type"),
+        ("lora.targets=atention", "lora.targets: expected 'attention', 'attention+mlp'"),
+        ("flux.variant=dev", "flux.variant: removed; flux.folder says it"),
+        ("train.timesteps=shift", "removed; set aitoolkit.train.timestep_type"),
         ("lora.kind=lokr", "removed; set aitoolkit.network.type"),
         ("data.trigger=null", "contains [trigger], but no trigger word is set; set data.trigger"),
         ("aitoolkit.train.noise_offset=0.1", "set engine=aitoolkit"),
@@ -125,25 +116,9 @@ def test_an_assistant_that_is_no_lora_of_this_model_is_refused(own: Path) -> Non
     assert hint in assistant_refusal(own, own)
     weights = own / "model" / "vae" / "diffusion_pytorch_model.safetensors"
     assert "is a matrix of a LoRA" in assistant_refusal(own, weights)
-    for name in (
-        "transformer.layers.0.attention.to_k.lora_A.weight",
-        "lora_te1_x.lora_down.weight",
-    ):
-        save_file({name: np.zeros((4, 8))}, file)
-        message = assistant_refusal(own, file)
-        assert "1 of 1 updates fit no layer of this model, such as" in message
-
-
-def test_the_native_engine_refuses_an_assistant(own: Path) -> None:
-    file = save_assistant(own / "assistant.safetensors")
-    message = refusal(own, "engine=embedded", f"flux.assistant_lora={file}")
-    assert "flux.assistant_lora: only ai-toolkit has this" in message
-    assert "set engine=aitoolkit in a new run" in message
-
-
-def test_the_other_variant_is_recognised_by_its_transformer(own: Path) -> None:
-    message = refusal(own, "flux.variant=dev")
-    assert "takes no guidance, as schnell does; set the variant to schnell" in message
+    save_file({"transformer.layers.0.attention.to_k.lora_A.weight": np.zeros((4, 8))}, file)
+    message = assistant_refusal(own, file)
+    assert "1 of 1 updates fit no layer of this model, such as" in message
 
 
 def edit_json(file: Path, **values: object) -> None:
@@ -151,23 +126,12 @@ def edit_json(file: Path, **values: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "channels", "name"),
-    [
-        ("FluxFillPipeline", 384, "FLUX.1-Fill"),
-        ("FluxPipeline", 384, "FLUX.1-Fill"),
-        ("FluxControlPipeline", 128, "FLUX.1-Canny or -Depth"),
-        ("FluxKontextPipeline", 64, "FLUX.1-Kontext"),
-        ("QwenImagePipeline", 64, "of a QwenImagePipeline"),
-    ],
+    ("pipeline", "channels"), [("FluxPipeline", 384), ("FluxKontextPipeline", 64)]
 )
-def test_another_model_is_refused_by_name(
-    pipeline: str, channels: int, name: str, own: Path
-) -> None:
+def test_another_model_is_refused_by_its_pipeline(pipeline: str, channels: int, own: Path) -> None:
     edit_json(own / "model" / "model_index.json", _class_name=pipeline)
     edit_json(own / "model" / "transformer" / "config.json", in_channels=channels)
-    message = refusal(own)
-    assert f"is {name}" in message
-    assert "name a folder of one of these" in message
+    assert f"a {pipeline} of {channels} channels; only FLUX.1-dev and" in refusal(own)
 
 
 def test_a_single_file_is_to_be_converted(own: Path) -> None:
@@ -197,17 +161,6 @@ def test_plan_names_files_that_a_node_would_have_to_fetch(own: Path) -> None:
     assert (found.level, lost in found.message) == ("fail", True)
 
 
-def test_inputs_are_checked_without_torch(own: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from configs.load import load\n"
-        "from runs.checks.paths import check_paths\n"
-        f"check_paths(load(Path({str(TINY)!r}), {paths(own)!r}))\n"
-        "assert 'torch' not in sys.modules"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_tiny_flux_is_not_made_in_a_folder_that_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(ConfigError, match="is not empty"):
@@ -218,5 +171,3 @@ def test_infer_needs_an_existing_lora(own: Path, trained: object) -> None:
     run = getattr(trained, "path")  # noqa: B009
     with pytest.raises(ConfigError, match=r"step 7: .* has no LoRA of it; it has 20, 40"):
         open_attempt(run, ["step=7"], kind="infer")
-    with pytest.raises(ConfigError, match="prompts is empty"):
-        open_attempt(Path("configs/infer/flux-schnell.yaml"), ["prompts=[]"], kind="infer")

@@ -23,8 +23,8 @@ from tests.golden.surroundings import one_line, printed, rows
 
 # The exit status of the ranks: success, an exception, killed, ended by scancel.
 STATUSES = (0, 1, 137, 143)
-# The ways to submit a study's folder again: whether failed for memory, and dropped cells, run too.
-_AGAIN = {"submit": (False, False), "submit --no-forecast": (False, True), "rerun": (True, False)}
+# The ways to submit a study's folder again: whether cells that failed for memory run too.
+_AGAIN = {"submit": False, "rerun": True}
 
 # As a cell, this run ends the command for all of its study.
 _UNREADABLE = "damaged-manifest"
@@ -119,14 +119,14 @@ def _taken_again(folder: Path) -> dict[str, list[str]]:
     """Return, for each run, by which command it would run again if it were a cell of a study."""
     alone = plant_study([run for run in RUNS if run.name == _UNREADABLE], folder / "study-of-one")
     with pytest.raises(ConfigError):
-        rows_to_run(alone, rerun=False, dropped=False)
+        rows_to_run(alone, rerun=False)
     cells = [run for run in RUNS if run.name != _UNREADABLE]
     study = plant_study(cells, folder / "study")
     age(study.path)
     found: dict[str, list[str]] = {run.name: [] for run in RUNS}
     found[_UNREADABLE] = ["nothing, nor is any other cell"]
-    for command, (rerun, dropped) in _AGAIN.items():
-        for row in rows_to_run(study, rerun=rerun, dropped=dropped):
+    for command, rerun in _AGAIN.items():
+        for row in rows_to_run(study, rerun=rerun):
             found[row.cell].append(command)
     return found
 

@@ -9,7 +9,27 @@ from pathlib import Path
 import pytest
 
 from launch.__main__ import main
+from launch.plan import forecast
+from launch.plan.forecast import ForecastAnswer
 from runs.folder import ROOT
+
+FITS = {
+    "fits": True, "gib": {"total": 3.0, "peak": 2.0}, "capacity_gib": 44.7, "micro_batch": 8,
+    "max_micro_batch": 64, "hours": 0.1,
+    "step_s": {"value": 0.1, "low": 0.05, "high": 0.2, "source": "guess"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def real_forecast() -> None:
+    """Ask `python -m train cost`, which takes seconds; otherwise every run fits on an A40."""
+
+
+@pytest.fixture(autouse=True)
+def _forecast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "real_forecast" not in request.fixturenames:
+        answer = ForecastAnswer(parameters=1_000_000, gpus={"a40": FITS})
+        monkeypatch.setattr(forecast, "ask", lambda asked: [answer] * len(asked))
 
 
 @pytest.fixture(autouse=True)

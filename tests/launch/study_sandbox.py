@@ -27,7 +27,6 @@ def _slurm(command, tmp_path: Path) -> None:
     command("squeue", f'echo "$@" >>{tmp_path}/squeue; cat {tmp_path}/queue 2>/dev/null; exit 0')
     command("sacct", "exit 1")
     command("srun", "exit 0")
-    command("scontrol", "echo 'MaxArraySize            = 1001'")
 
 
 @pytest.fixture
@@ -71,8 +70,8 @@ def end_all(study: StudyFolder, event: str = "done", *, but: tuple[str, ...] = (
             end(study, row.cell, event, step=10)
 
 
-def array_lines(tmp_path: Path) -> list[str]:
-    """Return `--array` of every submitted job in order; empty for other jobs."""
+def dependencies(tmp_path: Path) -> list[str]:
+    """Return what every submitted job waits for, in order; empty for jobs that wait for none."""
     scripts = sorted(tmp_path.glob("*.sbatch"), key=lambda file: int(file.stem))
-    found = (re.search(r"^#SBATCH --array=(.*)$", file.read_text(), re.M) for file in scripts)
+    found = (re.search(r"^#SBATCH --dependency=(.*)$", file.read_text(), re.M) for file in scripts)
     return [match[1] if match else "" for match in found]

@@ -1,7 +1,5 @@
 """Run folders are found, created, resumed and claimed."""
 
-import errno
-import json
 import os
 import stat
 from collections.abc import Callable
@@ -27,17 +25,6 @@ def test_a_config_becomes_a_run_with_every_key_resolved(config: Path, tmp_path: 
     assert set(read_tree(run.config_file)) >= {"model", "data", "optimizer", "resources"}
     assert run.attempts() == [1]
     assert run.manifest()["attempts"][0]["attempt"] == 1
-
-
-def test_a_relative_data_path_is_kept_as_an_absolute_one(tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "images").mkdir()
-    (tmp_path / "c.yaml").write_text("data: {source: folder, path: images, channels: 3}\n")
-    monkeypatch.chdir(tmp_path)
-    assert begin(Path("c.yaml")).config().data.path == str(tmp_path / "images")
-
-
-def test_the_same_config_again_is_another_run(config: Path) -> None:
-    assert begin(config).path != begin(config).path
 
 
 def test_a_run_folder_is_resumed_and_changes_stay_with_the_attempts(config: Path) -> None:
@@ -104,35 +91,6 @@ def test_an_edit_of_the_config_is_refused_with_the_old_value_and_the_command(
     assert [run.config(attempt).train.steps for attempt in (1, 2, 3)] == [10, 50, 50]
 
 
-def test_a_run_of_before_manifests_held_the_config_is_resumed(config: Path) -> None:
-    run = begin(config)
-    manifest = json.loads(run.manifest_file.read_text())
-    del manifest["config"], manifest["schema_version"]
-    run.manifest_file.write_text(json.dumps(manifest))
-    edit(run, "lr: 0.0001", "lr: 0.001")
-    begin(run.path)
-    assert run.config().optimizer.lr == 1e-3
-    assert run.manifest()["config"]["optimizer"]["lr"] == 1e-3
-
-
-def test_stray_files_and_folders_are_no_attempts(config: Path) -> None:
-    run = begin(config)
-    for name in ("²", "7", "0004", "000", "abc"):
-        (run.path / "attempts" / name).mkdir()
-    (run.path / "attempts" / "002").write_text("")
-    assert run.attempts() == [1]
-    begin(run.path)
-    assert run.attempts() == [1, 3]
-
-
-def test_a_stop_that_is_a_folder_is_named_before_an_attempt_begins(config: Path) -> None:
-    run = begin(config)
-    run.stop_file.mkdir()
-    with pytest.raises(ConfigError, match=r"STOP: .*remove it"):
-        begin(run.path)
-    assert run.attempts() == [1]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -173,13 +131,6 @@ def test_a_config_that_cannot_run_is_refused_before_a_folder_is_made(
     assert not (tmp_path / "logs").exists()
 
 
-def test_logs_that_cannot_be_written_are_named(config: Path, monkeypatch, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("LOGS", str(tmp_path / "file" / "logs"))
-    with pytest.raises(ConfigError, match="cannot create a run there"):
-        begin(config)
-
-
 def test_a_batch_job_names_its_run_and_finds_it_again_after_a_restart(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,11 +143,6 @@ def test_a_batch_job_names_its_run_and_finds_it_again_after_a_restart(
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     assert begin(config).path == run.path
     assert run.attempts() == [1, 2]
-
-
-def test_the_job_of_an_salloc_does_not_name_its_runs(config: Path, monkeypatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "4711")
-    assert "4711" not in begin(config).name
 
 
 def test_runs_are_found_below_a_folder_but_not_in_snapshots_or_runs(
@@ -238,30 +184,6 @@ def test_a_variable_that_is_no_number_is_refused_before_a_folder_is_made(
     assert not list(tmp_path.glob("logs/*"))
 
 
-@pytest.mark.parametrize("action", ["show", "open", "ended"])
-def test_a_name_that_no_file_system_takes_is_refused(action: str, capsys) -> None:
-    assert main([action, "x" * 300]) == 2
-    assert capsys.readouterr().err.startswith("x" * 300)
-
-
-def test_a_config_whose_run_would_have_too_long_a_name_is_refused(tmp_path: Path) -> None:
-    config = tmp_path / f"{'x' * 240}.yaml"
-    config.write_text("")
-    with pytest.raises(ConfigError, match=r"at most 200 bytes\); rename the YAML file"):
-        begin(config)
-
-
-def test_a_full_disk_is_named_when_a_run_is_resumed(config: Path, monkeypatch, capsys) -> None:
-    run = begin(config)
-
-    def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    assert main(["open", str(run.path)]) == 2
-    assert "cannot begin an attempt: No space left on device" in capsys.readouterr().err
-
-
 def test_a_restarted_job_takes_no_run_of_another_user(
     config: Path, shared: Path, intruder: Callable[[str], None], monkeypatch
 ) -> None:
@@ -295,12 +217,6 @@ def test_records_are_not_written_through_a_link(config: Path, tmp_path: Path) ->
     with pytest.raises(OSError, match="symbolic links"):
         RecordWriter(run.path, attempt=1)
     assert (tmp_path / "mine").read_text() == "precious"
-
-
-def test_a_run_can_be_named(config: Path) -> None:
-    run = begin(config, "name=warm-lr")
-    assert run.name.startswith("warm-lr-")
-    assert begin(run.path).path == run.path
 
 
 @pytest.mark.parametrize("name", ["a/b", "-x", ".hidden", "a b", "'a\\nb'", "x" * 81])

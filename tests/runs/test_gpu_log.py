@@ -34,18 +34,6 @@ def test_torn_lines_and_odd_values_are_skipped(write) -> None:
     assert len(second.rows) == 1
 
 
-def test_a_file_without_its_first_line_tells_nothing(write) -> None:
-    assert read_gpu_logs(write(row(0, 1))) == []
-    assert read_gpu_logs(write(FACTS[:20])) == []
-
-
-def test_each_node_has_a_file_of_its_own(write) -> None:
-    write(FACTS, node="n2")
-    assert [(log.node, log.index) for log in read_gpu_logs(write(FACTS))] == [
-        ("n1", 0), ("n1", 1), ("n2", 0), ("n2", 1),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(("others", "why"), [([0, 0, 1], ""), ([0, 1, 1], "shared")])
 def test_a_card_is_shared_if_other_processes_stay(others, why, write) -> None:
     rows = [row(0, n, others=count) for n, count in enumerate(others)]

@@ -8,7 +8,7 @@ import pytest
 
 from configs.errors import ConfigError
 from runs.folder import RunFolder
-from runs.jobs import save_array
+from runs.jobs import save_script, scripts_folder
 from runs.lookup import look_up
 from runs.study_folder import StudyFolder, StudyRow
 
@@ -37,8 +37,8 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for i, name in enumerate(names)
     )
     for name in names:
-        make_run(study.cell(name), made_s=4)
-    save_array(study, "80", "", first=0, rows=[0, 1])
+        scripts_folder(make_run(study.cell(name), made_s=4)).mkdir()
+    save_script(RunFolder(study.cell("n2")), "80", "")
     monkeypatch.setenv("LOGS", str(logs))
     monkeypatch.chdir(tmp_path)
     return logs
@@ -54,8 +54,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("layouts-1121-093002-ab12/cells/n1", "layouts-1121-093002-ab12/cells/n1"),
         ("71", "digits-71"),
         ("72", "digits-1121-093000-1234"),
-        ("80", "layouts-1121-093002-ab12"),
-        ("80_1", "layouts-1121-093002-ab12/cells/n2"),
+        ("80", "layouts-1121-093002-ab12/cells/n2"),
         ("last", "layouts-1121-093002-ab12"),
     ],
 )

@@ -1,6 +1,5 @@
 """Records are appended whole, and can be read after a crash."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -87,21 +86,3 @@ def test_steps_that_a_resume_repeated_are_read_once_from_the_newest_attempt() ->
         (30, 2),
         (40, 2),
     ]
-
-
-def test_an_evaluation_is_kept_beside_its_step() -> None:
-    records = [{"step": 10, "loss": 1.0}, {"step": 10, "images": 5, "recognised": 0.9}]
-    assert len(valid(records)) == 2
-
-
-def test_a_line_is_json_that_any_reader_accepts(run: Path) -> None:
-    RecordWriter(run, attempt=1).event("failed", reason="nan", message='a "quote"\nand a line')
-    (line,) = (run / "metrics.jsonl").read_text().splitlines()
-    assert json.loads(line)["message"] == 'a "quote"\nand a line'
-
-
-def test_half_of_a_character_becomes_one_that_can_be_written(run: Path) -> None:
-    line = {"time": 1, "attempt": 1, "loss": "\ud800", "\udfff": "é", "tab": "\t\u2028"}
-    (run / "metrics.jsonl").write_text(json.dumps(line) + "\n")
-    ((_, record),) = read_records(run / "metrics.jsonl")
-    assert record == {"time": 1, "attempt": 1, "loss": "?", "?": "é", "tab": "\t\u2028"}

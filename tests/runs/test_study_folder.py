@@ -1,4 +1,4 @@
-"""Study folders: rows with any levels, and the cell of an array task."""
+"""Study folders: rows with any levels."""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs.errors import ConfigError
 from runs.folder import find_run
-from runs.study_folder import StudyFolder, StudyRow, study_of
+from runs.study_folder import StudyFolder, StudyRow
 
 VALUES = st.text() | st.integers() | st.booleans() | st.none() | st.lists(st.text(), max_size=2)
 
@@ -34,12 +34,6 @@ def test_rows_are_read_back_as_they_were_written(levels: list[dict[str, Any]]) -
         assert len(study.cells_file.read_text().splitlines()) == len(rows) + 1
 
 
-def test_an_axis_added_later_is_absent_in_older_rows(tmp_path: Path) -> None:
-    study = StudyFolder(tmp_path)
-    study.write_rows([row(0, {"a": 1}), row(1, {"a": 1, "b": None})])
-    assert [one.levels for one in study.rows()] == [{"a": 1}, {"a": 1, "b": None}]
-
-
 @pytest.fixture
 def study(tmp_path: Path) -> StudyFolder:
     folder = StudyFolder(tmp_path / "study-1")
@@ -50,25 +44,8 @@ def study(tmp_path: Path) -> StudyFolder:
     return folder
 
 
-def test_an_array_task_finds_its_cell_also_after_a_requeue(
-    study: StudyFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    assert find_run(study.path).path == study.cell("c1")
-    monkeypatch.setenv("FIRST_CELL", "2")
-    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-    assert find_run(study.path).path == study.cell("c3")
-
-
-def test_a_study_outside_an_array_is_not_a_run(study: StudyFolder, monkeypatch) -> None:
-    monkeypatch.delenv("SLURM_ARRAY_TASK_ID", raising=False)
+def test_a_study_is_not_a_run(study: StudyFolder) -> None:
     with pytest.raises(ConfigError, match="name one of them in its cells/"):
-        find_run(study.path)
-
-
-def test_a_task_beyond_the_cells_is_refused(study: StudyFolder, monkeypatch) -> None:
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "4")
-    with pytest.raises(ConfigError, match="has no cell 4; the last is 3"):
         find_run(study.path)
 
 
@@ -94,12 +71,6 @@ def test_a_damaged_row_is_named(study: StudyFolder, old: str, new: str, message:
     study.cells_file.write_text(text.replace(old, new))
     with pytest.raises(ConfigError, match=message):
         study.rows()
-
-
-def test_a_run_knows_its_study(study: StudyFolder, tmp_path: Path) -> None:
-    assert study_of(study.cell("c1")) == study
-    assert study_of(tmp_path / "cells" / "x") is None
-    assert study_of(study.path) is None
 
 
 def test_a_study_of_an_earlier_version_is_read(study: StudyFolder) -> None:

@@ -47,7 +47,7 @@ def test_a_run_whose_key_was_removed_is_resumed_at_its_default_and_else_only_rea
     run.config_file.write_text(f"{text}updates: 5\n")
     capsys.readouterr()
     assert runs(["open", str(run.path)]) == 2
-    assert capsys.readouterr().err == f"{run.config_file}: updates: set train.steps\n"
+    assert capsys.readouterr().err == f"{run.config_file}: updates: removed; set train.steps\n"
     assert analysis(["runs", str(run.path), "--json"]) == 0
 
 

@@ -170,7 +170,7 @@ class Cluster:
     def warn(self, job: str) -> None:
         """Send the batch shell USR1, as slurmd does for --signal=B:USR1@... before the limit.
 
-        Not by scancel, which sends the signal to a task of a throttled array twice, 5 s apart.
+        Not by scancel, which may send the signal twice, 5 s apart.
         """
         os.kill(_batch_shell(self.squeue(job, "%A")), signal.SIGUSR1)
 

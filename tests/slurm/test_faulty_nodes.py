@@ -9,9 +9,9 @@ import signal
 import pytest
 
 from runs.folder import RunFolder
-from tests.real_runs import DIGITS, events, processes
+from tests.real_runs import DIGITS, processes
 from tests.slurm.cluster import wait_until
-from tests.slurm.test_pretrain import ENDLESS, ONE, Jobs, end_at
+from tests.slurm.test_pretrain import ENDLESS, Jobs, end_at
 
 __all__ = ["jobs"]
 
@@ -50,23 +50,3 @@ def test_a_job_comes_back_without_its_faulty_node(jobs: Jobs) -> None:
     assert nodes[1] in {"a40-1", "a40-2"} - {faulty}
     failed = next(r for r in run.records() if r.get("event") == "failed")
     assert (failed["reason"], failed["node"]) == ("node", faulty)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("flags", [("--nodes=2", "--gpus-per-node=a40:1"), ONE], ids=["2", "1"])
-def test_a_job_keeps_its_faulty_node_if_too_few_others_are_left(
-    jobs: Jobs, flags: tuple[str, ...]
-) -> None:
-    # The job on one node already excludes the other node of its type.
-    other = () if "--nodes=2" in flags else ("--exclude=a40-2",)
-    job = jobs.submit(DIGITS, *ENDLESS, flags=(*flags, *other))
-    run = jobs.at_step(job, 5)
-    faulty = jobs.cluster.nodes(job)[0]
-    break_gpu(run, faulty)
-    wait_until(lambda: "not excluded" in jobs.output(job), timeout=60)
-    end_at(run, 100)
-    jobs.cluster.end_requeue_hold(job)
-    jobs.cluster.wait(job, timeout=90)
-    assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
-    assert events(run)[-1] == "done"
-    assert faulty in jobs.cluster.nodes(job)

@@ -39,7 +39,7 @@ def test_a_small_study_ends_with_a_report_of_every_grid(
             run = study.cell(row.cell)
             assert events(run)[-1] == "done", run
             *_, attempt = json.loads((run / "manifest.json").read_text())["attempts"]
-            assert cluster.accounted(job_of(attempt["slurm"]))["State"] == "COMPLETED"
+            assert cluster.accounted(attempt["slurm"]["job"])["State"] == "COMPLETED"
         assert (study.path / "cells.txt").stat().st_size > 0
         assert all(row.cell in (study.path / "report.html").read_text() for row in study.rows())
     assert cluster.run("squeue", "-h").stdout == ""
@@ -49,7 +49,3 @@ def grids_of(checkout: Checkout, name: str) -> list[Path]:
     """Return the files of a small study's grids."""
     letter = name.partition("-")[0]
     return list((checkout.root / "configs" / "studies").glob(f"{letter}-*-small.yaml"))
-
-
-def job_of(slurm: dict[str, str]) -> str:
-    return f"{slurm['array_job']}_{slurm['array_task']}"

@@ -79,25 +79,6 @@ def spoil_pointer(run: RunFolder) -> None:
     (run.checkpoints / "latest").write_bytes(b"\xffstep-nonsense\0")
 
 
-Outcome = Callable[[RunFolder], None]
-
-
-@pytest.fixture
-def outcome(record_property: Callable[[str, object], None]) -> Outcome:
-    """Return a function that records the end of a run for `tests/slurm/failure_table.py`."""
-
-    def keep(run: RunFolder) -> None:
-        ends = [
-            r for r in run.records() if r.get("event") in ("paused", "stopped", "failed", "done")
-        ]
-        ended = [r["event"] + (f"/{r['reason']}" if "reason" in r else "") for r in ends]
-        record_property("ended", ", ".join(ended))
-        record_property("attempts", len(run.attempts()))
-        record_property("lost", lost_steps(run))
-
-    return keep
-
-
 @dataclass(frozen=True, kw_only=True)
 class Resumption:
     """A resumed job: the steps done twice and the number of attempts."""
@@ -133,7 +114,6 @@ def test_a_sudden_end_costs_at_most_one_save_interval(
     jobs: Jobs,
     ranks: int,
     reference: RunFolder,
-    outcome: Outcome,
     end: Callable[[Jobs, str, RunFolder], None],
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
@@ -142,12 +122,11 @@ def test_a_sudden_end_costs_at_most_one_save_interval(
     resumed = resume(jobs, job, run)
     assert 0 <= resumed.lost <= run.config().checkpoint.every
     expect_same_curve(run, reference)
-    outcome(run)
 
 
 @pytest.mark.long
 def test_a_killed_slurmstepd_ends_nothing_and_the_next_warning_is_heard(
-    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
+    jobs: Jobs, ranks: int, reference: RunFolder
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 60)
@@ -157,12 +136,11 @@ def test_a_killed_slurmstepd_ends_nothing_and_the_next_warning_is_heard(
     wait_until(lambda: events(run)[-1] == "paused", timeout=60)
     assert resume(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
-    outcome(run)
 
 
 @pytest.mark.long
 def test_a_lost_node_costs_at_most_one_save_interval(
-    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
+    jobs: Jobs, ranks: int, reference: RunFolder
 ) -> None:
     flags = ("--nodes=1", f"--gpus-per-node={min(ranks, 2)}")
     job = jobs.submit(DIGITS, *ENDLESS, flags=flags if ranks == 1 else ("--nodes=2", flags[1]))
@@ -176,14 +154,11 @@ def test_a_lost_node_costs_at_most_one_save_interval(
         jobs.cluster.restore_node(lost)
     assert 0 <= resumed.lost <= run.config().checkpoint.every
     expect_same_curve(run, reference)
-    outcome(run)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("several_jobs")
-def test_a_preemption_loses_no_step(
-    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
-) -> None:
+def test_a_preemption_loses_no_step(jobs: Jobs, ranks: int, reference: RunFolder) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*FLAGS[ranks], "--partition=preempt"))
     run = jobs.at_step(job, 30)
     more = jobs.cluster.submit(
@@ -194,7 +169,6 @@ def test_a_preemption_loses_no_step(
     jobs.cluster.cancel(more)
     assert resume(jobs, job, run).lost == 0
     expect_same_curve(run, reference)
-    outcome(run)
 
 
 @pytest.mark.long
@@ -205,7 +179,6 @@ def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
     jobs: Jobs,
     ranks: int,
     reference: RunFolder,
-    outcome: Outcome,
     damage: Callable[[RunFolder], None],
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
@@ -218,12 +191,11 @@ def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
     assert 0 <= resumed.lost <= most
     assert bool(list(run.checkpoints.glob("*.damaged"))) == (damage is not spoil_pointer)
     expect_same_curve(run, reference)
-    outcome(run)
 
 
 @pytest.mark.long
 def test_a_time_limit_and_a_scancel_lose_no_step(
-    jobs: Jobs, ranks: int, reference: RunFolder, outcome: Outcome
+    jobs: Jobs, ranks: int, reference: RunFolder
 ) -> None:
     job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
     run = jobs.at_step(job, 30)
@@ -241,7 +213,6 @@ def test_a_time_limit_and_a_scancel_lose_no_step(
     starts = [r["step"] for r in run.records() if r.get("event") == "started"]
     assert starts[-1] == reached
     expect_same_curve(run, reference)
-    outcome(run)
 
 
 @pytest.fixture
@@ -266,7 +237,6 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
     jobs: Jobs,
     ranks: int,
     reference: RunFolder,
-    outcome: Outcome,
     small_disk: Callable[[Path, int], None],
 ) -> None:
     newest = reference.checkpoints / f"step-{REFERENCE_STEPS:09d}"
@@ -279,7 +249,6 @@ def test_a_full_disk_ends_the_run_and_keeps_the_last_checkpoint(
     assert (last["event"], last["reason"]) == ("failed", "disk")
     assert jobs.cluster.restarts(job) == 0
     assert [entry.name for entry in run.checkpoints.glob("step-*")] == ["step-000000060"]
-    outcome(run)
 
 
 @pytest.fixture(scope="module")
@@ -295,7 +264,6 @@ def watched(tmp_path_factory: pytest.TempPathFactory, slurm_installed: None) -> 
 def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
     watched: Cluster,
     ranks: int,
-    outcome: Outcome,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -311,4 +279,3 @@ def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
     watched.wait(again, timeout=120)
     assert events(run)[-1] == "done"
     assert lost_steps(run) <= run.config().checkpoint.every
-    outcome(run)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import itertools
 import os
-import pwd
-import shutil
-import subprocess
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import NODES, SCRIPTS, Cluster, clean_environment, wait_until
+from tests.slurm.cluster import NODES, Cluster, wait_until
 
 # A batch script that exits at a signal, as a training job does, and prints the signal.
 EXITS_AT_SIGNAL = """
@@ -56,48 +51,6 @@ def test_four_nodes_are_idle(cluster: Cluster) -> None:
     assert cluster.node_states() == dict.fromkeys(NODES, "idle")
 
 
-def test_a_typed_gpu_request_sets_the_gpu_variables(cluster: Cluster) -> None:
-    command = "echo $SLURMD_NODENAME $CUDA_VISIBLE_DEVICES $SLURM_GPUS_ON_NODE"
-    two = cluster.run("srun", "--gpus-per-node=a100:2", "bash", "-c", command)
-    one = cluster.run("srun", "--gres=gpu:a40:1", "bash", "-c", command)
-    assert two.stdout == "a100-1 0,1 2\n"
-    assert one.stdout == "a40-1 0 1\n"
-
-
-@pytest.mark.parametrize("gpus", ["h100:1", "a40:3"])
-def test_an_impossible_gpu_request_is_refused_before_submission(
-    cluster: Cluster, gpus: str
-) -> None:
-    refused = cluster.run(
-        "sbatch", "--test-only", f"--gpus-per-node={gpus}", "--wrap=true", check=False
-    )
-    assert refused.returncode == 1
-    assert "Requested node configuration is not available" in refused.stderr
-
-
-def test_a_time_over_the_partitions_limit_is_accepted_and_pends(cluster: Cluster) -> None:
-    job = cluster.submit("--partition=debug", "--time=30", "--output=/dev/null", "--wrap=true")
-    wait_until(lambda: cluster.reason(job) == "PartitionTimeLimit", what="PartitionTimeLimit")
-
-
-def test_a_step_on_two_nodes_runs_on_both(cluster: Cluster) -> None:
-    step = cluster.run("srun", "-N2", "--gpus-per-node=a40:1", "printenv", "SLURMD_NODENAME")
-    assert sorted(step.stdout.split()) == ["a40-1", "a40-2"]
-
-
-def test_a_job_starts_with_no_signal_ignored(cluster: Cluster) -> None:
-    step = cluster.run("srun", "grep", "SigIgn", "/proc/self/status")
-    # Signals from 32 on are real-time signals, some of which the C library ignores.
-    assert int(step.stdout.split()[1], 16) & 0x7FFFFFFF == 0
-
-
-def test_accounting_reports_the_end_and_the_typed_gpus(cluster: Cluster) -> None:
-    job = cluster.submit("--gpus-per-node=a40:2", "--output=/dev/null", "--wrap=true")
-    row = cluster.accounted(job, "ExitCode", "AllocTRES")
-    assert (row["State"], row["ExitCode"]) == ("COMPLETED", "0:0")
-    assert "gres/gpu:a40=2" in row["AllocTRES"].split(",")
-
-
 def test_jobs_run_one_at_a_time_and_a_job_of_more_ranks_than_cores_runs_alone(
     cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -132,24 +85,6 @@ def test_a_requeued_job_keeps_its_id_counts_its_restarts_and_is_held_under_ten_s
     assert cluster.restarts(job) == 2
 
 
-def test_a_warning_reaches_the_batch_shell(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    job = cluster.submit(f"--output={log}", script=EXITS_AT_SIGNAL)
-    wait_for_text(log, "attempt")
-    cluster.warn(job)
-    cluster.wait(job, "COMPLETED")
-    assert "got USR1" in log.read_text()
-
-
-def test_a_time_limit_brought_near_sends_the_warning(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    job = cluster.submit("--signal=B:USR1@10", f"--output={log}", script=EXITS_AT_SIGNAL)
-    wait_for_text(log, "attempt")
-    cluster.bring_limit_near(job)
-    cluster.wait(job, "COMPLETED", timeout=70)
-    assert "got USR1" in log.read_text()
-
-
 @pytest.mark.usefixtures("several_jobs")
 def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     cluster: Cluster, tmp_path: Path
@@ -166,23 +101,6 @@ def test_preemption_warns_at_once_and_a_job_may_use_the_grace_to_requeue_itself(
     cluster.wait(urgent, "COMPLETED")
     cluster.end_requeue_hold(job)
     wait_for_text(log, f"attempt 1 of {job}")
-
-
-@pytest.mark.usefixtures("several_jobs")
-def test_preemption_without_grace_requeues(cluster: Cluster, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    cluster.run("scontrol", "update", "partitionname=preempt", "GraceTime=0")
-    try:
-        job = cluster.submit(
-            "--partition=preempt", "--nodes=4", "--exclusive", "--open-mode=append",
-            f"--output={log}", script=EXITS_AT_SIGNAL,
-        )  # fmt: skip
-        wait_for_text(log, "attempt none")
-        cluster.submit("--partition=high", "--output=/dev/null", "--wrap=true")
-        cluster.end_requeue_hold(job)
-        wait_for_text(log, f"attempt 1 of {job}")
-    finally:
-        cluster.run("scontrol", "update", "partitionname=preempt", "GraceTime=10")
 
 
 def test_a_lost_node_requeues_the_job_and_its_tasks_linger(
@@ -229,14 +147,6 @@ def test_a_second_cluster_in_a_folder_with_a_long_name_and_spaces_leaves_nothing
     assert cluster.node_states() == dict.fromkeys(NODES, "idle")
 
 
-def test_up_and_down_may_be_repeated(cluster: Cluster, tmp_path: Path) -> None:
-    again = Cluster.start(cluster.folder)
-    assert again.environment["SLURM_CONF"] == cluster.environment["SLURM_CONF"]
-    nothing = Cluster(tmp_path / "nothing", slurm_conf="")
-    nothing.stop()
-    assert not nothing.folder.exists()
-
-
 def test_up_refuses_a_folder_that_holds_something_else(
     slurm_installed: None, tmp_path: Path
 ) -> None:
@@ -252,38 +162,3 @@ def test_a_bad_line_is_shown_and_nothing_stays_up(slurm_installed: None, tmp_pat
         Cluster.start(folder, lines=["NoSuchKey=1"])
     assert processes_of(folder) == []
     assert not folder.exists()
-
-
-@pytest.fixture
-def ordinary_user() -> Iterator[str]:
-    if os.geteuid() != 0:
-        pytest.skip("not root, so no user can be made; the other tests here ran as an ordinary one")
-    name = f"slurmtest{os.getpid()}"
-    subprocess.run(["useradd", "--no-create-home", name], check=True, timeout=30)
-    try:
-        yield name
-    finally:
-        subprocess.run(["userdel", "--force", name], check=True, timeout=30)
-
-
-def test_an_ordinary_user_can_start_a_cluster(slurm_installed: None, ordinary_user: str) -> None:
-    # Not below tmp_path, which other users cannot enter; the checkout may be closed too.
-    with tempfile.TemporaryDirectory(dir="/tmp") as place:
-        shutil.copytree(SCRIPTS, f"{place}/scripts")
-        user = pwd.getpwnam(ordinary_user)
-        os.chown(place, user.pw_uid, user.pw_gid)
-        script = f"""set -e
-            eval "$({place}/scripts/up {place}/state)"
-            trap '{place}/scripts/down {place}/state' EXIT
-            srun -N2 --gpus-per-node=a40:1 id -un
-            sbatch -Q --wait -o {place}/log --wrap 'echo batch $(id -un)' && cat {place}/log"""
-        done = subprocess.run(
-            ["runuser", "-u", ordinary_user, "--", "bash", "-c", script],
-            env=clean_environment() | {"DITBENCH_SLURM_VERSIONS": "/var/cache/ditbench-slurm"},
-            cwd="/",
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        assert done.stdout == f"{ordinary_user}\n{ordinary_user}\nbatch {ordinary_user}\n", done
-        assert processes_of(Path(place)) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -122,25 +121,6 @@ def test_no_rank_outlives_a_body_that_is_killed(cluster: Cluster, tmp_path: Path
     assert events(run) == ["started"]
 
 
-def test_a_gpu_that_is_not_there_is_refused_with_those_that_are(cluster: Cluster) -> None:
-    refused = cluster.run(
-        *(ROOT / "env" / "interactive.sh", "h100", "2"),
-        check=False, env={"VENV": sys.prefix, "SITE": "local"},
-    )  # fmt: skip
-    assert refused.returncode == 1
-    shown = "this cluster has (nodes, GPUs):\n2 gpu:a100:2\n2 gpu:a40:2\n"
-    assert refused.stderr.endswith(shown), refused.stderr
-
-
-def test_misuse_prints_the_usage() -> None:
-    refused = subprocess.run(
-        [ROOT / "env" / "interactive.sh", "a40"], capture_output=True, text=True, check=False
-    )
-    assert refused.returncode == 2
-    assert refused.stderr.startswith("Open a shell with GPUs")
-    assert "env/interactive.sh GPU GPUS_PER_NODE [-- SALLOC_FLAGS]\n" in refused.stderr
-
-
 SMALLEST_STUDY = {
     name: int(value)
     for name, value in (key.split("=") for key in SMALLEST)
@@ -149,7 +129,7 @@ SMALLEST_STUDY = {
 # The whole study in one allocation: no difference between nodes is left in it.
 STUDY = """
 cd "$PYTHONPATH"
-python -m launch submit "$STUDY_FILE" --local --yes
+python -m launch submit "$STUDY_FILE" --local
 python -m launch status "$(echo "$LOGS"/ab-*)" --wait
 """
 

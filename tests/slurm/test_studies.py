@@ -1,10 +1,8 @@
-"""Studies on a real Slurm: arrays per shape, a report, requeue, resubmission."""
+"""Studies on a real Slurm: a job for each run, a report, requeue, resubmission."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,10 +33,9 @@ def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Chec
 
 @dataclass(frozen=True, kw_only=True)
 class Submitted:
-    """A submitted study: its folder, its arrays in order, and the job of its report."""
+    """A submitted study: its folder, and the job of its report."""
 
     study: StudyFolder
-    arrays: list[str]
     report: str | None
 
     def events(self, cell: str) -> list[str]:
@@ -48,14 +45,10 @@ class Submitted:
         lines = (self.study.cell(cell) / "metrics.jsonl").read_text().splitlines()
         return [record for record in map(json.loads, lines) if "event" in record][-1]
 
-    def task(self, cell: str) -> str:
-        """Return the task of a cell, as `<array>_<task>`."""
-        (index,) = (row.index for row in self.study.rows() if row.cell == cell)
-        for array in self.arrays:
-            saved = json.loads((self.study.jobs / f"{array}.json").read_text())
-            if index in saved["rows"]:
-                return f"{array}_{index - saved['first']}"
-        raise AssertionError(cell)
+    def job(self, cell: str) -> str:
+        """Return the job that was submitted for a cell last."""
+        scripts = self.study.cell(cell).glob("jobs/*.sbatch")
+        return max(scripts, key=lambda file: file.stat().st_mtime_ns).stem
 
 
 def submit(checkout: Checkout, *words: str | Path) -> Submitted:
@@ -63,7 +56,6 @@ def submit(checkout: Checkout, *words: str | Path) -> Submitted:
     fields = [line.partition(": ")[::2] for line in lines]
     return Submitted(
         study=StudyFolder(Path(fields[0][1])),
-        arrays=[what.split()[0] for name, what in fields if name == "array"],
         report=next((what for name, what in fields if name == "report"), None),
     )
 
@@ -97,11 +89,10 @@ def grid(
     return file, found
 
 
-def test_each_shape_is_one_array_and_every_cell_reaches_done(
+def test_every_cell_is_a_job_and_reaches_done(
     grid: tuple[Path, Submitted], cluster: Cluster
 ) -> None:
     file, found = grid
-    assert len(found.arrays) == 2
     rows = found.study.rows()
     assert len(rows) == 4 * read_tree(file)["repeats"]
     for row in rows:
@@ -110,9 +101,9 @@ def test_each_shape_is_one_array_and_every_cell_reaches_done(
             "attempts"
         ]
         assert attempt["slurm"]["nodelist"].startswith(f"{row.levels['resources.gpu']}-")
-        task = found.task(row.cell)
-        assert f"{attempt['slurm']['array_job']}_{attempt['slurm']['array_task']}" == task
-        assert cluster.accounted(task)["State"] == "COMPLETED"
+        job = found.job(row.cell)
+        assert attempt["slurm"]["job"] == job
+        assert cluster.accounted(job)["State"] == "COMPLETED"
 
 
 def test_the_report_is_made_after_all_cells(grid: tuple[Path, Submitted]) -> None:
@@ -160,109 +151,38 @@ def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkou
 
 
 @pytest.mark.usefixtures("several_jobs")
-def test_a_task_that_is_requeued_goes_on_in_its_own_cell_and_alone(
+def test_a_job_that_is_requeued_goes_on_in_its_own_cell_and_a_study_is_cancelled(
     checkout: Checkout, cluster: Cluster
 ) -> None:
-    """The last task's job id is that of the array."""
     file = write(
         checkout, "long", axes={"seed": [1, 2]}, report=False,
         set={"resources.gpu": "a40", "train.steps": 1000000, "checkpoint.every": 50},
     )  # fmt: skip
     found = submit(checkout, file)
     cells = [row.cell for row in found.study.rows()]
-    cell, other = sorted(cells, key=found.task, reverse=True)
-    task = found.task(cell)
+    cell = cells[0]
+    job = found.job(cell)
     wait_until(lambda: "saved" in found.events(cell), timeout=180, what="a save")
-    cluster.warn(task)
-    cluster.end_requeue_hold(task)
+    cluster.warn(job)
+    cluster.end_requeue_hold(job)
     wait_until(lambda: found.events(cell).count("started") == 2, timeout=180, what="a resume")
     assert "paused" in found.events(cell)
     states = json.loads(checkout.launch("status", found.study.path, "--json").stdout)
     rows = {Path(row["run"]).name: row for row in states}
-    assert (rows[cell]["job"], rows[cell]["attempts"]) == (task, 2)
+    assert (rows[cell]["job"], rows[cell]["attempts"]) == (job, 2)
     assert rows[cell]["state"] in {"running", "saving"}
-    assert cluster.restarts(found.task(other)) == 0
-    attempts = json.loads((found.study.cell(cell) / "manifest.json").read_text())["attempts"]
-    assert [attempt["slurm"].get("restarts") for attempt in attempts] == [None, "1"]
-    assert task.endswith("_1")
-    assert attempts[0]["slurm"]["job"] == found.arrays[0]
 
     checkout.launch("cancel", found.study.path)
     wait_until(
         lambda: {found.last(one)["event"] for one in cells} == {"stopped"},
         timeout=60, what="both to stop",
     )  # fmt: skip
-    again = submit(checkout, found.study.path)
-    assert len(again.arrays) == 1
+    submit(checkout, found.study.path)
     assert [found.last(one)["event"] for one in cells] == ["queued", "queued"]
     checkout.launch("cancel", found.study.path)
 
 
-@pytest.fixture(scope="module")
-def limited(checkout: Checkout, cluster: Cluster) -> Submitted:
-    """Two batches of which the larger one exceeds the address space that the site allows."""
-    site = checkout.root / "env" / "sites" / "small.sh"
-    shutil.copy(checkout.root / "env" / "sites" / "local.sh", site)
-    with site.open("a") as text:
-        # For the ranks, in KiB; the job script needs little.
-        text.write("\n[[ -z ${SLURM_JOB_ID-} ]] || ulimit -v 8000000\n")
-    file = write(
-        checkout, "limited", throttle=1, axes={"train.global_batch": [8, 4096], "seed": [0]},
-        set={
-            "resources.gpu": "a40", "train.steps": 2, "data.held_out": 0.0,
-            "data.source": "dummy", "data.size": 32, "model.width": 128, "resources.memory_gb": 8,
-            "sample.classes": 1,
-        },
-    )  # fmt: skip
-    found = submit(checkout, file, "--site=small", "--no-forecast")
-    wait_for(cluster, found.report)
-    return found
-
-
-@pytest.mark.long
-def test_a_cell_out_of_memory_fails_beside_one_that_is_done(limited: Submitted) -> None:
-    assert limited.events("bs8_s0")[-1] == "done"
-    failed = limited.last("bs4096_s0")
-    assert (failed["event"], failed["reason"]) == ("failed", "host_oom")
-
-
-@pytest.mark.long
-def test_a_cell_out_of_memory_is_a_result_and_is_not_resubmitted(
-    limited: Submitted, checkout: Checkout
-) -> None:
-    answer = checkout.launch("submit", limited.study.path, "--site=small")
-    assert "nothing to run" in answer.stderr
-    assert (limited.study.path / "report.html").exists()
-
-
-@pytest.mark.long
-def test_a_crash_rules_nothing_out_and_is_submitted_again(
-    checkout: Checkout, cluster: Cluster
-) -> None:
-    file = write(
-        checkout, "crashing", axes={"train.global_batch": [8, 16]}, throttle=1, report=False,
-        set={"resources.gpu": "a100", "train.steps": 400},
-    )  # fmt: skip
-    found = submit(checkout, file)
-    first, second = (row.cell for row in sorted(found.study.rows(), key=lambda row: row.order))
-    wait_until(lambda: "started" in found.events(first), timeout=180, what="it to start")
-    job = found.task(first)
-    pids = subprocess.run(
-        ["pgrep", "-f", f"train .*/cells/{first} --attempt"], capture_output=True, text=True
-    ).stdout.split()
-    subprocess.run(["kill", "-9", *pids], check=True)
-    cluster.wait(job)
-    assert found.last(first)["event"] == "failed"
-    assert found.last(first)["reason"] == "crash"
-    cluster.wait(found.task(second), timeout=180)
-    assert found.last(second)["event"] == "done"
-    again = checkout.launch("rerun", found.study.path).stdout.splitlines()
-    assert again[1].endswith("(1 runs, 1x1-a100-0.25h-2cpu)")
-    cluster.wait(f"{again[1].split()[1]}_0", timeout=180)
-    assert found.last(first)["event"] == "done"
-
-
-def test_an_array_whose_runs_all_fail_goes_on_with_the_fixed_code(
+def test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code(
     tmp_path: Path, cluster: Cluster
 ) -> None:
     copy_tree(tmp_path / "ditbench")
@@ -283,9 +203,8 @@ def test_an_array_whose_runs_all_fail_goes_on_with_the_fixed_code(
 
     module.write_text(text)
     answer = broken.launch("rerun", found.study.path)
-    assert "5 runs, 1 array, " in answer.stderr
-    first = f"{answer.stdout.split('array: ')[1].split()[0]}_0"
-    cluster.wait(first, timeout=180)
+    assert "5 runs, at most " in answer.stderr
+    cluster.wait(found.job(cells[0]), timeout=180)
     assert [found.last(cell)["event"] for cell in cells[:1]] == ["done"]
     broken.launch("cancel", found.study.path)
 
@@ -303,7 +222,7 @@ def test_a_study_ends_when_its_verdicts_are_settled(checkout: Checkout, cluster:
     assert {end["event"] for end in ends} == {"done", "skipped"}
     assert len(skipped) >= 4
     assert {end["reason"] for end in skipped} == {"decided"}
-    assert {cluster.accounted(found.task(row.cell))["State"] for row in found.study.rows()} == {
+    assert {cluster.accounted(found.job(row.cell))["State"] for row in found.study.rows()} == {
         "COMPLETED"
     }
     assert "that could change no verdict" in (found.study.path / "report.html").read_text()

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,24 +94,6 @@ def test_a_warning_of_the_limit_is_a_time_limit(jobs: Jobs, why: Why) -> None:
     assert why(run.path, attempt=0)["cause"] == "time limit"
 
 
-def test_a_job_of_another_program(jobs: Jobs, why: Why, tmp_path: Path) -> None:
-    failing = "python3 -c 'import nonesuch'"
-    ends = {
-        "echo all done": ("completed", "all done"),
-        f"{failing}; exit 0": ("exception, but exit code 0", "ModuleNotFoundError"),
-        failing: ("crash", "ModuleNotFoundError"),
-        "kill -9 $$": ("killed", "0:9"),
-    }
-    ids = {script: jobs.cluster.submit(script=script, cwd=tmp_path) for script in ends}
-    for script, (cause, shown) in ends.items():
-        jobs.cluster.wait(ids[script])
-        jobs.state(ids[script])
-        found = why(ids[script])
-        assert found["cause"] == cause
-        assert shown in evidence(found)
-        assert "ditbench submit" not in found["next"]
-
-
 @pytest.mark.long
 def test_a_warning_far_from_the_limit_is_a_request_to_pause(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
@@ -133,17 +115,6 @@ def test_scancel(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
     assert "it saved at step" in found["what"]
     assert why(job)["run"] == str(run.path)
     assert why(run.path, **without_sacct)["cause"] == "scancel"
-
-
-@pytest.mark.long
-def test_a_stop_file(jobs: Jobs, why: Why) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS)
-    run = jobs.at_step(job, 5)
-    run.stop_file.touch()
-    jobs.cluster.wait(job)
-    found = why(run.path)
-    assert found["cause"] == "stop file"
-    assert "STOP: exists" in found["evidence"]
 
 
 @pytest.mark.long
@@ -227,68 +198,6 @@ def test_a_killed_rank_is_distinguished_from_those_that_lost_it(jobs: Jobs, why:
     assert "Signal 9 (SIGKILL) received by PID" in evidence(found)
 
 
-@pytest.mark.long
-def test_data_that_cannot_be_read(jobs: Jobs, why: Why, tmp_path: Path) -> None:
-    images = tmp_path / "images" / "a"
-    images.mkdir(parents=True)
-    for i in range(32):
-        (images / f"{i}.png").write_text("no image")
-    data = ("data.source=folder", f"data.path={images.parent}", "data.channels=3",
-            "data.classes=1", "data.held_out=0")  # fmt: skip
-    job = jobs.submit(DIGITS, *ENDLESS, *data)
-    jobs.cluster.wait(job)
-    found = why(jobs.run_of(job).path)
-    assert found["cause"] == "data"
-    assert ".png" in evidence(found)
-
-
-def test_a_config_that_cannot_run(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, "train.global_batch=17", "train.micro_batch=5")
-    jobs.cluster.wait(job)
-    for found in (why(job), why(job, **without_sacct)):
-        assert found["cause"] == "config"
-        assert "train.micro_batch 5 does not divide the 17 images" in evidence(found)
-
-
-@pytest.mark.long
-def test_a_loss_that_is_not_finite(jobs: Jobs, why: Why) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, "optimizer.lr=1e30", "optimizer.warmup_steps=0")
-    jobs.cluster.wait(job)
-    found = why(jobs.run_of(job).path)
-    assert (found["cause"], found["first_failure"].split(" on ")[0]) == ("nan", "rank 0")
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Mount a file system of 1 MB, or skip the test if that is not allowed."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a small file system")
-    yield folder
-    subprocess.run(["umount", "--lazy", folder], check=True)
-
-
-@pytest.mark.long
-def test_a_full_disk(cluster: Cluster, why: Why, jobs: Jobs, small_disk: Path) -> None:
-    small = Jobs(cluster=cluster, logs=small_disk)
-    big = ("model.width=128", "model.depth=4", "checkpoint.every=5")
-    job = small.submit(DIGITS, *ENDLESS, *big)
-    cluster.wait(job)
-    found = why(small.run_of(job).path, LOGS=str(small_disk))
-    assert found["cause"] == "disk"
-    assert re.search("No space left on device|unexpected pos", evidence(found))
-
-
-def test_a_missing_output_folder(jobs: Jobs, why: Why, without_sacct: dict[str, str]) -> None:
-    job = jobs.cluster.submit("--output=none/%j.out", script="true", cwd=jobs.logs)
-    jobs.cluster.wait(job)
-    for found in (why(job), why(job, **without_sacct)):
-        assert found["cause"] == "launch failure"
-        assert "0:53" in evidence(found)
-
-
 def test_an_exit_with_0_without_a_record(jobs: Jobs, why: Why, tmp_path: Path) -> None:
     venv = tmp_path / "venv" / "bin"
     venv.mkdir(parents=True)
@@ -305,13 +214,6 @@ def test_an_exit_with_0_without_a_record(jobs: Jobs, why: Why, tmp_path: Path) -
     assert why(jobs.run_of(job).path)["cause"] == "exit 0 without done"
 
 
-@pytest.mark.long
-def test_done(jobs: Jobs, why: Why) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, "train.steps=2")
-    jobs.cluster.wait(job)
-    assert why(jobs.run_of(job).path)["cause"] == "done"
-
-
 def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
     job = jobs.submit(DIGITS, *ENDLESS)
     run = jobs.at_step(job, 2)
@@ -319,9 +221,3 @@ def test_a_job_that_waits_and_one_that_runs(jobs: Jobs, why: Why) -> None:
     assert "cause" not in running
     assert running["what"] == "has not ended"
     assert running["next"] == f"ditbench tail {run.path}"
-
-
-def test_an_unknown_job(jobs: Jobs) -> None:
-    answer = jobs.cluster.run(*PYTHON, "999999999", env=jobs.environment, check=False)
-    assert answer.returncode == 2
-    assert "unknown to Slurm" in answer.stderr

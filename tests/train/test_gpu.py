@@ -14,7 +14,6 @@ import pytest
 
 pytest.importorskip("pydantic", reason="needs pydantic, with which configs are read")
 
-from analysis.measure.profile import operations, read_trace
 from runs.attempt.close import close_attempt
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
@@ -137,5 +136,4 @@ def test_the_micro_batch_is_as_large_as_memory_allows() -> None:
 def test_a_profile_names_kernels() -> None:
     run = train(DUMMY, *SMALL, "profile.at=4")
     folder = run.profile / "attempt-001"
-    spent = operations(read_trace(folder / "rank-00000.json.gz"))
-    assert sum(one.us for (where, _), one in spent.items() if where == "device") > 0
+    assert "Self CUDA time total" in (folder / "rank-00000.txt").read_text()

@@ -1,7 +1,6 @@
 """Build the network of a config, and count its multiply-accumulates."""
 
 import importlib
-import re
 from typing import Any, Protocol
 
 import torch
@@ -62,19 +61,6 @@ def network_macs(config: Pretrain, *, training: bool = False) -> dict[str, int]:
     for operation, flops in _flop_counts(config, training=training)["Global"].items():
         found[_kind(str(operation))] += flops // 2
     return found
-
-
-def recomputed_macs(config: Pretrain) -> int:
-    """Return the forward multiply-accumulates per image that checkpointing computes again."""
-    checkpointing = config.activation_checkpointing
-    if checkpointing.mode == "none":
-        return 0
-    every = checkpointing.every if checkpointing.mode == "selective" else 1
-    counts = _flop_counts(config, training=True)
-    blocks = [
-        sum(flops.values()) for name, flops in counts.items() if re.search(r"\.blocks\.\d+$", name)
-    ]
-    return sum(blocks[every - 1 :: every]) // 2
 
 
 def _flop_counts(config: Pretrain, *, training: bool) -> dict[str, dict[Any, int]]:

@@ -1,7 +1,7 @@
 """A window of steps under torch.profiler: a Chrome trace per rank.
 
-`ditbench profile RUN` makes tables of the traces. The profiled steps are on a clock of
-their own, so that no rate is computed from them.
+Beside each trace is a table of its longest operations. The profiled steps are on a clock of their
+own, so that no rate is computed from them.
 """
 
 from pathlib import Path
@@ -14,6 +14,9 @@ from train.engine.clocks import Clocks
 from train.engine.metrics import log
 from train.engine.part import Part
 from train.parts import Pretraining
+
+# Rows of the table of operations.
+_OPERATIONS = 100
 
 
 def make(training: Pretraining) -> Part | None:
@@ -84,7 +87,14 @@ class ProfileWindow(Part):
         trace = self._folder / f"rank-{self._rank:05d}.json.gz"
         if complete:
             self._profiler.export_chrome_trace(str(trace))
+            trace.with_name(f"rank-{self._rank:05d}.txt").write_text(self._table(self._profiler))
             log.info("profile of %d steps: %s", self._config.steps, trace)
         self._profiler = None
         self._clocks.divert(None)
         self._clocks.lap("profile", drain=True)
+
+    def _table(self, profiler: profile) -> str:
+        """Return the longest operations by self time, and the parts of a step, as torch does."""
+        by = "self_cuda_time_total" if self._device.type == "cuda" else "self_cpu_time_total"
+        table = profiler.key_averages().table(sort_by=by, row_limit=_OPERATIONS)
+        return f"{table}\n"

@@ -12,7 +12,7 @@ from train.data.latents.store import read_index
 from train.engine.checkpoint_files import SUMS, file_sum
 from train.engine.environment import versions
 from train.model import flops
-from train.model.build import network_macs, recomputed_macs
+from train.model.build import network_macs
 from train.model.parallelize import DTYPES, is_sharded
 
 
@@ -24,7 +24,6 @@ def facts(config: Pretrain, layout: BatchLayout, network: nn.Module) -> dict[str
         assert config.data.path is not None
         found["vae_sha256"] = read_index(Path(config.data.path)).vae.sha256
     if config.model.family == "dit":
-        found["recomputed_macs_per_image"] = recomputed_macs(config)
         found["tokens_per_image"] = flops.tokens(config)
     return found | {
         "parameters": sum(parameter.numel() for parameter in network.parameters()),

@@ -7,12 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.commands import writing
-from analysis.measure.loss import Compared
-from analysis.measure.loss_curve import NO_TRAINING
 from analysis.read.find import read_logs
-from analysis.study.cells import started_runs
-from analysis.study.cells_table import cell_rows
-from analysis.table import for_people
 from analysis.wandb_export import is_unfinished, send, tracked
 from configs.disk import replacing
 from configs.errors import Unreadable
@@ -36,13 +31,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"--to {args.to} {'takes no' if args.out else 'needs'} --out")
     while True:
         logs = read_logs(args.paths)
-        trained = [r for r in started_runs(logs) if (r.config or {}).get("kind") not in NO_TRAINING]
-        verdicts = (
-            [for_people(row, judged="speed") for row in cell_rows(trained, compared=Compared())]
-            if len(trained) > 1
-            else []
-        )
-        runs = [tracked(log, verdicts) for log in logs]
+        runs = [tracked(log) for log in logs]
         if len({one.name for one in runs}) < len(runs):
             raise Unreadable("two of these runs have the same name: export them into two projects")
         try:

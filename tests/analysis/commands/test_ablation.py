@@ -1,4 +1,4 @@
-"""`cells --ablation` finds planted effects and interactions from pairs."""
+"""`cells --ablation` finds planted effects from pairs."""
 
 import json
 from itertools import product
@@ -48,19 +48,6 @@ def by_factor(answer, metric="images_per_s"):
     return {e["factor"]: e for e in answer["effects"] if e["metric"] == metric and e["to"] != "256"}
 
 
-def test_an_optimizer_is_a_factor_and_its_rate_is_none(ablation):
-    arms = ("optimizer.kind=adamw", "optimizer.kind=muon"), ("optimizer.lr=0.1", "optimizer.lr=0.2")
-    runs = {
-        f"cell{number}": SyntheticRun(
-            seed=number, intervals=60, steps_per_s=4 if "adamw" in arm[0] else 3, overrides=arm
-        )
-        for number, arm in enumerate(product(*arms))
-    }
-    found = by_factor(ablation(runs)[1])
-    assert found.keys() == {"optimizer.kind"}
-    assert found["optimizer.kind"]["ratio"] == pytest.approx(0.75, abs=0.01)
-
-
 def test_main_effects_are_those_planted(ablation):
     code, answer, _ = ablation(grid())
     found = by_factor(answer)
@@ -70,24 +57,8 @@ def test_main_effects_are_those_planted(ablation):
     assert found["train.compile"]["low"] < 1.552 < found["train.compile"]["high"]
     assert found["train.compile"]["word"] == "faster"
     assert found["train.global_batch"]["word"] == "same"
-    assert found["train.compile"]["comparisons"] >= 5
+    assert found["train.compile"]["comparisons"] >= 3
     assert found["train.global_batch"]["ratio"] == pytest.approx(1, abs=0.01)
-
-
-def test_an_interaction_is_the_ratio_of_the_effects(ablation):
-    _, answer, _ = ablation(grid())
-    [found] = [
-        i for i in answer["interactions"]
-        if (i["factor"], i["by"]) == ("train.compile", "train.precision")
-    ]  # fmt: skip
-    assert (found["from"], found["to"]) == ("fp32", "bf16")
-    assert found["ratio"] == pytest.approx(1.25 / 1.5, abs=0.03)
-
-
-def test_an_interaction_of_two_levels_each_is_told_once(ablation):
-    _, answer, _ = ablation(grid())
-    pairs = [{i["factor"], i["by"]} for i in answer["interactions"] if "256" not in i.values()]
-    assert pairs.count({"train.compile", "train.precision"}) == 1
 
 
 def test_a_cell_that_ran_out_of_memory_is_in_no_pair(ablation):
@@ -110,12 +81,6 @@ def test_cells_are_paired_only_where_all_else_is_alike(ablation):
     assert code == 0
     pairs = {effect["factor"]: effect["pairs"] for effect in answer["effects"]}
     assert pairs == {"data.workers": 1, "ranks + train.compile": 1}
-
-
-@pytest.mark.parametrize("suffix", [".svg", ".png"])
-def test_effects_are_plotted(ablation, tmp_path, suffix):
-    ablation(grid(), "--plot", str(tmp_path / f"x{suffix}"))
-    assert (tmp_path / f"x{suffix}").stat().st_size > 5000
 
 
 def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablation):

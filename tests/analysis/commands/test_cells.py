@@ -77,15 +77,6 @@ def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
     assert (failed["word"], failed["why"]) == ("undetermined", "no time is recorded")
 
 
-def test_a_log_without_events_is_not_said_to_have_ended_early(tmp_path, capsys):
-    for name in ("a.log", "b.log"):
-        lines = (f"step {step} loss {1 / step:.4f}\n" for step in range(1, 50))
-        (tmp_path / name).write_text("".join(lines))
-    assert main(["cells", str(tmp_path), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["cells"]
-    assert [row.get("ended_early") for row in rows] == [None, None]
-
-
 def test_cells_that_wait_are_left_out_and_counted(study, capsys):
     event = {"time": 1.0, "attempt": 1, "event": "queued"}
     (study / "cell1_2" / "metrics.jsonl").write_text(json.dumps(event) + "\n")

@@ -1,4 +1,4 @@
-"""`noise` tells the noise of runs whose gradients are known, by stages and bins."""
+"""`noise` tells the noise of runs whose gradients are known, by stages and bins, and what saves."""
 
 import json
 from pathlib import Path
@@ -104,16 +104,6 @@ def test_training_is_told_apart_by_stages(run, capsys):
     assert all(stage["samples"] == 100 for stage in of_stages(found))
 
 
-def test_several_runs_are_a_list_and_rows_of_one_table(run, tmp_path, capsys):
-    other = planted(tmp_path / "other", steps=20, seed=1)
-    code, found, _ = run_gns(capsys, run, other, "--stages", 2)
-    assert {one["run"] for one in found} == {"known", "other"}
-    assert main(["noise", str(run), "--csv", "--stages", "1"]) == code == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("run,step,t,scope,g2,s,b_simple,low,high,verdict")
-    assert len(lines) == 1 + 1 + 3
-
-
 def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
     code, found, err = run_gns(capsys, planted(tmp_path / "short", steps=5))
     [stage] = of_stages(found)
@@ -193,18 +183,6 @@ def test_checkpoints_are_stages(tmp_path, capsys):
         bins = of_bins(found, scope)
         assert len(bins) == 6
         assert bins[2]["s"] == pytest.approx(NOISES[2], rel=0.3)
-
-
-def test_a_report_on_measurements_shows_the_scales_and_compares_no_speed(tmp_path):
-    run = measured(tmp_path / "checkpoints")
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
-    assert main(["report", str(run), "--out", str(tmp_path / "report.html")]) == 0
-    page = (tmp_path / "report.html").read_text()
-    assert '<section id="noise">' in page
-    assert "checkpoints, step 100" in page
-    assert page.count("determined</td>") == 14
-    assert '<section id="speed">' not in page
 
 
 @pytest.mark.parametrize("name", ["noise.png", "noise.svg"])

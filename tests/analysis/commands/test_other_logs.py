@@ -102,26 +102,6 @@ def test_study_e_is_14_percent_and_its_configs_unknown(stamped, tmp_path, capsys
     assert "configs unknown" in output
 
 
-def test_throughput_of_a_device_and_of_all_are_kept_apart(tmp_path, capsys):
-    line = (
-        "step: {}  loss:  0.1  memory: 40.00GiB(50.00%)  wps: 1,000  mfu: 26.50% "
-        "it/s: 2.1 im/s: 512.00"
-    )
-    (tmp_path / "x").write_text("\n".join(line.format(step) for step in range(20)))
-    main(["runs", str(tmp_path / "x"), "--json"])
-    [found] = json.loads(capsys.readouterr().out)
-    assert found["images_per_s"] == 512
-    assert found["tokens_per_s_per_device"] == 1000
-    assert found["steps_per_s"] == pytest.approx(2.1)
-
-
-def test_losses_of_foreign_logs_are_compared(tmp_path, capsys):
-    for name, seed in (("a", 0), ("b", 1)):
-        (tmp_path / name).write_bytes(write.dit(synthetic_log(seed=seed)))
-    assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["pairs"][0]["word"] == "same"
-
-
 @pytest.mark.parametrize("data", [b"", bytes(1000), bytes(range(256)) * 50, b"# notes\n"])
 @pytest.mark.parametrize("command", ["runs", "speed", "report"])
 def test_every_command_refuses_a_file_without_a_run(command, data, tmp_path, capsys):

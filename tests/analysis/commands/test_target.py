@@ -7,7 +7,6 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.measure.time_to_target import parse_target
-from analysis.stats.critical_batch import fit_critical_batch
 from configs.errors import Unreadable
 from tests.analysis import foreign_logs as write
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
@@ -52,23 +51,6 @@ def test_the_samples_to_the_target_are_those_planted(quality):
     assert group["images_per_s"] == pytest.approx(256, rel=0.01)
     expected = (group["samples_to_target"] / 256 + 20) / 60
     assert group["minutes"] == pytest.approx(expected, rel=0.01)
-
-
-def test_a_run_that_goes_on_after_a_pause_is_measured(quality, tmp_path, capsys):
-    _, whole, _ = quality(truth(64, cv=1e-9))
-    file = tmp_path / "run0" / "metrics.jsonl"
-    *lines, _ = file.read_text().splitlines()
-    early = json.loads(lines[20])
-    lines.insert(21, json.dumps(early | {"event": "paused"}))
-    file.write_text("\n".join([*lines, ""]))
-    assert main(["target", str(tmp_path), "--target", "loss<=0.25", "--json"]) == 0
-    [group] = json.loads(capsys.readouterr().out)["groups"]
-    assert group["minutes"] == pytest.approx(whole["groups"][0]["minutes"], rel=1e-3)
-
-
-def test_the_runs_of_a_batch_are_a_group(quality):
-    _, found, _ = quality(*(truth(batch, seed=s) for batch in (64, 128) for s in range(3)))
-    assert [group["runs"] for group in found["groups"]] == [3, 3]
 
 
 def test_a_speedup_is_the_product_of_its_parts(quality):
@@ -152,12 +134,6 @@ def test_a_throughput_that_is_lost_in_efficiency_is_no_faster_to_the_target(qual
         assert group[f"{name}_high"] / group[f"{name}_low"] < 1.15
 
 
-def test_a_recipe_that_is_faster_or_slower_is_called_so(quality):
-    for number, (faster, word) in enumerate(((1.5, "faster"), (0.7, "slower"))):
-        _, found, _ = quality(*recipe(), *recipe(faster=faster, name="swiglu"), within=str(number))
-        assert found["groups"][1]["word"] == word
-
-
 def test_a_lucky_seed_among_three_is_not_called_better(quality):
     lucky = recipe(seeds=(0, 1), name="swiglu") + recipe(seeds=(2,), name="swiglu", efficiency=1.5)
     _, found, _ = quality(*recipe(), *lucky)
@@ -200,18 +176,6 @@ def test_a_metric_that_is_not_recorded_is_misuse(tmp_path, capsys):
     run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert main(["target", run, "--target", "fid<=10"]) == 2
     assert "records no fid" in capsys.readouterr().err
-
-
-def test_the_mlperf_flux_reference_has_its_critical_batch_size():
-    means = {512: 7.235, 1024: 8.493, 2048: 10.355, 4096: 15.349}
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal(20)
-    noise = (noise - noise.mean()) / noise.std()
-    samples = {batch: mean * 1e6 * (1 + 0.03 * noise) for batch, mean in means.items()}
-    found = fit_critical_batch(samples).b_crit
-    assert found.value == pytest.approx(2711, rel=0.03)
-    assert found.low < 2711 < found.high
-    assert found.high - found.low < 300
 
 
 def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):

@@ -1,14 +1,26 @@
 """Differences between two runs, and those that can have changed clock or loss."""
 
+from dataclasses import replace
+
 from analysis.measure.differences import causes, differences
 from tests.analysis.foreign_logs import log_of
 
 
-def test_what_an_engine_does_otherwise_is_listed_and_can_have_changed_clock_and_loss():
-    ours = log_of({"elapsed_s": range(9)}, facts={"engine": "embedded"})
-    unlike = {"sample.width": "samples are 64 x 64 px"}
-    theirs = log_of({"elapsed_s": range(9)}, facts={"engine": "aitoolkit", "unlike_native": unlike})
+def test_the_engine_can_have_changed_clock_and_loss():
+    ours, theirs = (
+        log_of({"elapsed_s": range(9)}, facts={"engine": name})
+        for name in ("embedded", "aitoolkit")
+    )
     found = differences(ours, theirs)
-    assert "unlike_native.sample.width: null -> samples are 64 x 64 px" in map(str, found)
+    assert "engine: embedded -> aitoolkit" in map(str, found)
     for of in ("clock", "loss"):
-        assert "unlike_native.sample.width" in [each.name for each in causes(found, of=of)]
+        assert "engine" in [each.name for each in causes(found, of=of)]
+
+
+def test_a_key_that_there_is_no_more_can_have_changed_clock_and_loss():
+    a, b = (
+        replace(log_of({"elapsed_s": range(9)}), config={"kind": "pretrain", **keys})
+        for keys in ({"model.value_residual": False}, {"model.value_residual": True})
+    )
+    for of in ("clock", "loss"):
+        assert [each.name for each in causes(differences(a, b), of=of)] == ["model.value_residual"]

@@ -56,14 +56,6 @@ def test_two_seeds_say_nothing_of_their_scatter() -> None:
     assert of(arms([0.5, 0.5])) == "undetermined"
 
 
-def test_one_in_twenty_of_equal_arms_is_called_better_or_worse() -> None:
-    rng = np.random.default_rng(5)
-    words = [
-        of(arms(np.exp(rng.normal(0, 0.03, 4)).tolist(), seed=n), margin=0.001) for n in range(300)
-    ]
-    assert (words.count("better") + words.count("worse")) / 300 <= 0.085
-
-
 def curves(effect: np.ndarray, *, seed: int = 0, average: float = 0.0) -> Arms:
     """Return two single runs, the second's losses times `effect`; `average` logs an EMA."""
     rng = np.random.default_rng(seed)

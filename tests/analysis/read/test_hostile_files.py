@@ -26,8 +26,8 @@ HOSTILE = [
 
 QUESTIONS = [
     ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
-    ["loss", "--by", "wall"], ["loss", "--exact"], ["cells", "--scaling"],
-    ["cost"], ["cells", "--ablation"], ["audit"], ["target", "--target", "loss<=1"], ["profile"],
+    ["loss", "--by", "wall"], ["loss", "--exact"], ["cells"],
+    ["cost"], ["cells", "--ablation"], ["audit"], ["target", "--target", "loss<=1"],
 ]  # fmt: skip
 
 

@@ -76,7 +76,7 @@ def test_facts_and_keys_of_odd_types_are_survived(odd, tmp_path, capsys):
             assert main([command, str(good), str(bad)]) in (0, 1, 2)
     for text in (f"kind: {json.dumps(odd)}", f"train: {json.dumps(odd)}"):
         (bad / "config.yaml").write_text(text)
-        for command in (*COMMANDS, "cells --scaling", "cost", "cells --ablation"):
+        for command in (*COMMANDS, "cost", "cells --ablation"):
             assert main([*command.split(), str(good), str(bad)]) in (0, 1, 2)
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from analysis.__main__ import main
 from tests.analysis.report.browser import CHROMIUM, Browser
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 
@@ -110,13 +109,6 @@ def test_a_column_sorts_by_number_and_says_so(browser, page):
     assert first[0] == "one"
 
 
-def test_a_config_key_becomes_a_column(browser, page):
-    opened(browser, page)
-    changed(browser, selects(browser, "runs", "Add a column"), "data.workers")
-    last = f"{SHOWN}.map((r) => r.cells[r.cells.length - 1].textContent)"
-    assert sorted(browser.run(last)) == ["0", "1", "2", "3"]
-
-
 def test_two_configs_stand_side_by_side(browser, page):
     opened(browser, page)
     names = browser.run("data.columns.run")
@@ -168,27 +160,6 @@ def test_smoothing_is_named_and_the_axis_is_chosen(browser, single):
     described = browser.run("document.querySelector('.plot').getAttribute('aria-label')")
     assert described.startswith("loss over images seen, 1 curve; smoothed by 0.9")
     assert browser.complaints() == []
-
-
-def test_curves_beyond_the_colours_are_broken_and_beyond_forty_counted(browser, tmp_path):
-    for number in range(44):
-        generate_run(tmp_path / "runs" / f"run{number}", SyntheticRun(seed=number, intervals=20))
-    page = tmp_path / "r.html"
-    assert main(["report", str(tmp_path / "runs"), "--out", str(page)]) == 0
-    opened(browser, page)
-    assert browser.run(DRAWN) == "1 curve"
-    changed(browser, selects(browser, "curves-plot", "of"), "runs")
-    assert browser.run(DRAWN) == "40 curves; 4 more: filter the runs"
-    borders = browser.run(
-        "[...document.querySelectorAll('.u-marker')].map((m) => m.style.borderStyle)"
-    )
-    assert borders[-40:-20] == ["solid"] * 16 + ["dashed"] * 4
-
-
-def test_a_logarithmic_axis_ends_beside_the_curve(browser, single):
-    opened(browser, single)
-    rounded = "[oneDigit(0.47, Math.floor), oneDigit(1.7, Math.ceil), oneDigit(0.3, Math.floor)]"
-    assert browser.run(rounded) == [0.4, 2, 0.3]
 
 
 def test_flicker_shows_two_runs_of_one_noise_in_turn(browser, page):

@@ -69,7 +69,7 @@ def test_the_check_names_a_source_that_changed_and_what_that_changes(copied, cap
 @pytest.mark.parametrize(
     "change",
     [{"margin": -1}, {"margin": 1}, {"margin": "inf"}, {"paths": ["a\0b"]},
-     {"rates": "a\0"}, {"pages": ["../a.html"]}],
+     {"pages": ["../a.html"]}],
 )  # fmt: skip
 def test_a_record_that_no_report_has_is_named(tmp_path, change, capsys):
     record = json.dumps({"title": "x", "margin": 0.01, "paths": ["."]} | change)

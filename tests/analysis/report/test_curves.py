@@ -44,16 +44,6 @@ def test_the_band_of_an_arm_is_students_interval_of_the_logs_over_its_seeds(tmp_
     assert set(band["x"]) == {"step", "images"}
 
 
-def test_a_seed_without_a_loss_leaves_the_band_of_the_others(tmp_path):
-    for seed in range(4):
-        folder = generate_run(tmp_path / str(seed), SyntheticRun(seed=seed, intervals=20))
-    records = (folder / "metrics.jsonl").read_text()
-    (folder / "metrics.jsonl").write_text(records.replace('"loss"', '"other"'))
-    (arm,) = group_arms(measure_rates(read_logs([str(tmp_path)])))
-    assert len(arm.runs) == 4
-    assert mean_curve(arm, most=100)["seeds"] == 3
-
-
 def test_repeats_of_one_seed_have_no_band(tmp_path):
     for repeat in range(3):
         generate_run(tmp_path / str(repeat), SyntheticRun(intervals=20))

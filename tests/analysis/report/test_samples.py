@@ -30,7 +30,7 @@ def grids(folders: list[str], *, most_steps: int = 12) -> list[SampleGrid]:
 
 
 def section(folders: list[str], *, most_images: int = 100) -> str:
-    return samples_section(read_logs(folders), lambda _: "data:,", most_images=most_images)
+    return samples_section(read_logs(folders), most_images=most_images)
 
 
 def test_a_cell_without_an_image_stays_empty(runs: list[str]) -> None:
@@ -57,13 +57,6 @@ def test_runs_that_drew_otherwise_have_a_grid_of_their_own_that_says_how(runs: l
     shown = section(runs)
     for steps in (4, 7):
         assert f"a thing at sea, sample.steps {steps} (noise of seed 42)" in shown
-
-
-def test_an_image_of_another_run_is_not_shown(runs: list[str]) -> None:
-    save_sample(Path(runs[2]), 500, run="somebody-elses")
-    shown = section(runs)
-    assert shown.count("<img") == 7
-    assert "step-000000500.png was drawn by somebody-elses: not shown" in shown
 
 
 def test_many_runs_have_their_first_and_last_steps_and_what_is_left_out_is_said(
@@ -97,12 +90,12 @@ def test_a_large_image_becomes_a_small_jpeg_and_a_small_one_keeps_its_pixels(
     Image.radial_gradient("L").resize((1024, 512)).save(file)
     large = picture(file)
     assert large is not None
-    assert large.suffix == "jpeg"
-    assert len(large.content) < 20_000
+    assert large.startswith("data:image/jpeg;base64,")
+    assert len(large) < 27_000
     Image.new("RGB", (8, 8), (1, 2, 3)).save(file)
     small = picture(file)
     assert small is not None
-    assert small.suffix == "png"
+    assert small.startswith("data:image/png;base64,")
 
 
 def test_the_report_shows_samples_before_verdicts(runs: list[str], tmp_path: Path) -> None:

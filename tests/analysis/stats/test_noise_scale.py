@@ -62,55 +62,6 @@ def test_norms_and_gram_matrices_meet_the_truth_within_2_percent_over_2000_steps
     assert found.b_simple.value == pytest.approx(S / G2, rel=0.02)
 
 
-def coverage(*, cases: int, steps: int) -> dict[str, float]:
-    """Return how often each interval holds the truth."""
-    rng, hits = np.random.default_rng(2), {"g2": 0, "s": 0, "b_simple": 0}
-    truth = {"g2": G2, "s": S, "b_simple": S / G2}
-    for _ in range(cases):
-        found = noise_scale(run(rng, steps=steps, count=4, batch=4))
-        for name, value in truth.items():
-            estimate = getattr(found, name)
-            hits[name] += estimate.low <= value <= estimate.high
-    return {name: hit / cases for name, hit in hits.items()}
-
-
-def test_intervals_cover_the_truth_as_often_as_they_claim() -> None:
-    # 600 cases have a standard error of 0.9 %.
-    for share in coverage(cases=600, steps=200).values():
-        assert 0.93 <= share <= 0.97
-
-
-def test_noise_over_all_bins_is_the_noise_within_plus_the_noise_between() -> None:
-    rng, weights = np.random.default_rng(3), np.array([0.2, 0.5, 0.3])
-    means = [np.full(D, 0.2), np.full(D, 0.5), np.full(D, -0.3)]
-    steps, count, batch = 2000, 4, 32
-    bins = rng.choice(3, p=weights, size=(steps, count, batch))
-    x = rng.standard_normal((*bins.shape, D))
-    v = np.stack(means)[bins]
-    each = x * ((x * v).sum(-1) + SIGMA * rng.standard_normal(bins.shape))[..., None]
-    found = noise_scale(gram_sums_from_norms(*norms(each.mean(axis=2)), count=count, batch=batch))
-    g = sum(w * m for w, m in zip(weights, means, strict=True))
-    within = [(D + 1) * float(m @ m) + SIGMA**2 * D for m in means]
-    total = sum(
-        w * (s + float((m - g) @ (m - g))) for w, s, m in zip(weights, within, means, strict=True)
-    )
-    assert found.g2.value == pytest.approx(float(g @ g), rel=0.02)
-    assert found.s.value == pytest.approx(total, rel=0.02)
-    for k, (mean, truth) in enumerate(zip(means, within, strict=True)):
-        chosen = each[bins == k][: 2000 * 8].reshape(2000, 8, D)
-        squares = (chosen**2).sum(axis=(1, 2))
-        of_bin = noise_scale(
-            GramSums.of(
-                products=(chosen.sum(axis=1) ** 2).sum(axis=1) - squares,
-                pairs=np.full(2000, 56.0),
-                squares=squares,
-                counts=np.full(2000, 8.0),
-            )
-        )
-        assert of_bin.g2.low <= float(mean @ mean) <= of_bin.g2.high
-        assert of_bin.s.value == pytest.approx(truth, rel=0.02)
-
-
 def test_a_record_weighs_as_many_samples_as_it_has_steps() -> None:
     rng = np.random.default_rng(4)
     small, big = rng.random(40) + 1, rng.random(40)

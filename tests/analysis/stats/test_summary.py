@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 
 from analysis.measure.clocks import intervals
-from analysis.measure.rate import measure_rate
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.intervals import Floats
-from analysis.stats.mean import autocorrelation_time, mean_of
-from analysis.stats.summary import lasting_change, ratio_of_means, summarise, warmup_end
+from analysis.stats.mean import autocorrelation_time
+from analysis.stats.summary import ratio_of_means, summarise, warmup_end
 from runs.folder import RunFolder
-from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, durations, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, generate_run
 
 Rng = np.random.Generator
 Draw = Callable[[Rng], tuple[Floats, float]]
@@ -81,19 +80,6 @@ def test_the_interval_of_the_mean_holds_it(name):
     assert coverage(CLASSES[name], 150) >= 0.90
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", [*CLASSES, "AR .9, 30"])
-def test_the_interval_of_the_mean_holds_it_in_93_of_100(name):
-    classes = CLASSES | {"AR .9, 30": correlated(30, 0.9)}
-    assert coverage(classes[name], 2000) >= (0.9 if name == "AR .9, 30" else 0.925)
-
-
-def test_white_noise_costs_little_width():
-    rng = np.random.default_rng(1)
-    found = [mean_of(rng.standard_normal(100)).estimate() for _ in range(200)]
-    assert np.median([(one.high - one.low) / 2 for one in found]) < 1.15 * 1.98 / 10
-
-
 def test_a_pause_counts_and_its_share_is_told():
     seconds, true = pauses(100, 20)(np.random.default_rng(0))
     found = summarise(seconds, np.zeros(100, dtype=np.int64))
@@ -108,12 +94,6 @@ def test_a_lasting_change_of_speed_is_found_at_its_step_and_widens_the_interval(
     assert found.change.index == pytest.approx(140, abs=2)
     assert found.change.ratio == pytest.approx(1.2, rel=0.02)
     assert found.seconds.low < 0.9 * true
-
-
-def test_correlated_noise_is_rarely_a_lasting_change():
-    rng = np.random.default_rng(0)
-    series = [0.03 * ar1_noise(rng, 200, rho=0.9) for _ in range(200)]
-    assert np.mean([lasting_change(one) is not None for one in series]) < 0.05
 
 
 def test_one_stray_interval_is_set_aside_and_three_are_how_the_run_is():
@@ -152,31 +132,6 @@ def test_autocorrelation_time_is_that_of_the_process():
         assert found == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
 
 
-def test_few_values_have_no_interval():
-    assert mean_of(np.arange(1.0, 6.0)).estimate().low is None
-
-
-def test_a_drifting_difference_is_not_noise_if_its_trend_is_removed():
-    rng = np.random.default_rng(3)
-    drift = np.linspace(0.02, 0.06, 300)
-    found = mean_of(drift + 0.001 * rng.standard_normal(300), trend_terms=4).estimate()
-    assert found.low <= 0.04 <= found.high
-    assert found.high - found.low < 0.001
-
-
-@pytest.mark.parametrize("slower", [0.1, 0.5, 5.0])
-def test_the_rate_is_within_1_percent_for_any_warm_up(slower):
-    errors = []
-    for seed in range(40):
-        truth = SyntheticRun(
-            seed=seed, intervals=500, cv=0.03, rho=0.3, warmup=0.3, warmup_slower=slower
-        )
-        spent = durations(truth, np.random.default_rng(seed)) / truth.every
-        found = summarise(spent, np.zeros(len(spent), dtype=np.int64)).seconds.value
-        errors.append(abs(0.25 / found - 1))
-    assert np.quantile(errors, 0.95) < 0.01
-
-
 def test_warm_up_is_cut_at_its_end():
     rng = np.random.default_rng(0)
     seconds = np.exp(0.02 * rng.standard_normal(200))
@@ -198,10 +153,6 @@ def test_a_steady_series_is_rarely_cut():
     assert np.mean(cut) < 0.03
 
 
-def test_series_without_noise_have_no_warm_up():
-    assert warmup_end(np.full(50, 0.25)) == 0
-
-
 def test_an_interval_with_a_save_counts_on_the_train_clock_but_not_on_the_wall_clock(tmp_path):
     log = read_ours(
         RunFolder(generate_run(tmp_path / "a", SyntheticRun(save_every=10, intervals=100)))
@@ -209,14 +160,6 @@ def test_an_interval_with_a_save_counts_on_the_train_clock_but_not_on_the_wall_c
     train, wall = intervals(log, clock="train"), intervals(log, clock="wall")
     assert (train.left_out, wall.left_out) == (0, 9)
     assert np.median(wall.seconds) == pytest.approx(np.median(train.seconds), rel=0.01)
-
-
-def test_the_compute_clock_excludes_waits_for_data(tmp_path):
-    log = read_ours(RunFolder(generate_run(tmp_path / "a", SyntheticRun(data=0.25))))
-    train, compute = (
-        measure_rate(log, clock=clock).steps_per_s.value for clock in ("train", "compute")
-    )
-    assert train / compute == pytest.approx(0.75, rel=1e-3)
 
 
 def test_no_interval_spans_a_resume(tmp_path):
@@ -237,13 +180,6 @@ def test_an_attempt_on_another_machine_is_left_out_of_the_rate(tmp_path):
     log = read_ours(RunFolder(run))
     assert set(intervals(log, clock="train").attempt) == {2}
     assert "attempt 1 is left out of the rate: the last one differs in ranks" in log.remarks[0]
-
-
-def test_an_attempt_with_another_micro_batch_is_left_out_of_the_rate(tmp_path):
-    run = generate_run(tmp_path / "a", SyntheticRun(resume_at=50, intervals=100))
-    (run / "attempts" / "002").mkdir()
-    (run / "attempts" / "002" / "overrides.yaml").write_text("train: {micro_batch: 8}\n")
-    assert set(intervals(read_ours(RunFolder(run)), clock="train").attempt) == {2}
 
 
 def test_the_time_breakdown_of_a_resumed_run_covers_every_second(tmp_path):

@@ -95,11 +95,9 @@ def test_settled_cells_are_skipped_and_the_first_runs_on_for_the_others(tmp_path
     assert rows["b0", "rate"]["word"] == "faster"
     assert 1.8 < rows["b0", "rate"]["low"] < 2 < rows["b0", "rate"]["high"] < 2.2
     assert rows["c0", "rate"]["why"] == "undecided"
-    assert rows["c0", "rate"]["needed"] > 4
     states = planted.states()
     assert [states[f"b{n}"] for n in range(REPEATS)] == ["done"] * 4 + ["skipped"] * 2
     assert states["a5"] == states["c5"] == "queued"
-    assert "12 runs took" in remarks
     # A task that starts now ends at once, with the verdict as its reason.
     assert open_attempt(planted.study.cell("b5"), []) is None
     assert "decided: faster (2" in capsys.readouterr().err
@@ -141,20 +139,7 @@ def test_a_cell_that_all_repeats_could_not_settle_is_out_of_reach(tmp_path, caps
     code, rows, _ = decide(planted.study, capsys, "--skip")
     assert code == 0
     assert rows["b0", "rate"]["why"].startswith("out of reach")
-    assert "needed" not in rows["b0", "rate"]
     assert planted.states()["b5"] == "skipped"
-
-
-def test_the_report_says_what_was_decided_and_what_that_spared(tmp_path, capsys):
-    planted = PlantedStudy(tmp_path / "s", "ab")
-    for n in range(3):
-        planted.run("a", n, rate=2.0 * 1.001**n)
-        planted.run("b", n, rate=4.0)
-    decide(planted.study, capsys, "--skip")
-    page = tmp_path / "report.html"
-    assert main(["report", str(planted.study.path), "--out", str(page)]) == 0
-    assert "6 runs took" in page.read_text()
-    assert "6 more that could change no verdict" in page.read_text()
 
 
 def test_a_running_repeat_of_a_settled_cell_is_asked_to_stop(tmp_path, capsys):

@@ -4,11 +4,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 
-from configs.checks.aitoolkit import check_aitoolkit, remarks, unlike_native
+from configs.checks.aitoolkit import check_aitoolkit, remarks
 from configs.checks.aitoolkit_example import example
 from configs.checks.aitoolkit_source import architectures
 from configs.checks.batch import check_ranks
@@ -82,13 +80,6 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
     assert message in str(refused.value)
 
 
-def test_more_than_one_gpu_is_refused_with_the_reason() -> None:
-    with pytest.raises(ConfigError, match="never sums the gradients of ranks"):
-        check_ranks(config({}, engine="aitoolkit", train={"global_batch": 2}), world=2)
-    check_ranks(config({}, engine="aitoolkit"), world=1)
-    check_ranks(config({}, engine="embedded", train={"global_batch": 2}), world=2)
-
-
 def test_check_refuses_keys_that_auto_would_ignore(
     tmp_path: Path, kit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -117,22 +108,11 @@ def test_what_only_ai_toolkit_has_is_refused_for_the_native_engine(
     check_ranks(config(asked, engine="aitoolkit"), world=1)
 
 
-def test_an_image_that_it_would_skip_is_refused(tmp_path: Path) -> None:
-    for name in ("one.png", "two.bmp"):
-        (tmp_path / name).touch()
-    keys = {"data": {"folder": str(tmp_path)}}
-    with pytest.raises(ConfigError, match=r"two\.bmp: ai-toolkit reads"):
-        check_aitoolkit(config({}, engine="aitoolkit", **keys))
-    check_aitoolkit(config({}, engine="embedded", **keys))
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"lora": {"targets": ".*to_q"}}, "lora.targets: ai-toolkit has no regular"),
         ({"optimizer": {"decay": 0.5}}, "optimizer.decay: ai-toolkit decays over the whole"),
         ({"optimizer": {"decay": 1.0, "warmup_steps": 9}}, "optimizer.warmup_steps: ai-toolkit"),
-        ({"optimizer": {"decay": 1.0, "restarts": 1}}, "optimizer.restarts: ai-toolkit's period"),
         ({"optimizer": {"decay": 1.0, "decay_shape": "sqrt"}}, "optimizer.decay_shape: ai-toolkit"),
     ],
 )
@@ -176,28 +156,11 @@ def test_a_schedule_that_it_has_is_passed_on(keys: dict[str, Any], expected: obj
     assert {name: found[name] for name in ("lr_scheduler", "lr_scheduler_params")} == expected
 
 
-def test_adapters_that_it_has_are_passed_on() -> None:
-    lora = {"targets": "blocks", "rank": 4}
-    found = process(config({"network": {"type": "lokr"}}, lora=lora))
-    assert found["network"] == {
-        "type": "lokr",
-        "linear": 4,
-        "linear_alpha": 4,
-        "transformer_only": True,
-        "network_kwargs": {},
-    }
-    network = process(config({}, lora={"targets": "all"}))["network"]
-    assert (network["transformer_only"], network["network_kwargs"]) == (False, {})
-    assert process(config({}))["train"]["ema_config"]["use_ema"] is False
-
-
 # Samples of another model than FLUX.1-schnell.
 SAMPLE = {"prompts": ["a"], "steps": 30, "guidance": 4.0}
 REPLACING: list[tuple[dict[str, Any], dict[str, Any], str, str]] = [
-    ({"train": {"optimizer": "lion"}}, {"optimizer": {"beta2": 0.9}}, "optimizer.beta2", "0.9"),
-    ({"train": {"timestep_type": "new"}}, {"train": {"timesteps": "shift"}}, "train.timesteps", ""),
     ({"network": {"network_kwargs": {}}}, {"lora": {"targets": "attention"}}, "lora.targets", ""),
-    ({"model": {"arch": "flux2"}}, {"flux": {"folder": "/m", "variant": "dev"}}, "variant", "dev"),
+    ({"model": {"arch": "flux2"}}, {"lora": {"targets": "blocks"}}, "lora.targets", "blocks"),
 ]
 
 
@@ -210,7 +173,6 @@ def test_a_key_of_its_own_replaces_one_of_ours_that_has_its_default(
         check_aitoolkit(config(passed, **own | keys))
     alone = config(passed, **keys)
     check_aitoolkit(alone)
-    assert any(name.endswith(key) for name in unlike_native(alone))
     for group, values in passed.items():
         for name, given in values.items():
             assert process(alone)[group][name] == given
@@ -243,7 +205,7 @@ def test_a_model_that_its_source_does_not_name_is_refused(tmp_path: Path) -> Non
 
 def test_another_model_needs_its_own_steps_and_guidance(tmp_path: Path) -> None:
     for sample in ({"prompts": ["a"]}, {"prompts": ["a"], "steps": 9}):
-        with pytest.raises(ConfigError, match=r"default is for FLUX\.1-schnell; .*such as 9 and 4"):
+        with pytest.raises(ConfigError, match=r"default is for FLUX\.1-schnell; set sample\.steps"):
             check_aitoolkit(other("zimage:turbo", tmp_path, sample=sample))
 
 
@@ -257,32 +219,19 @@ def test_a_model_folder_without_whole_weights_is_refused(tmp_path: Path) -> None
         check_aitoolkit(other("flux2", tmp_path, flux={"folder": str(model)}))
 
 
-def test_the_assistant_of_another_model_must_have_the_layer_that_its_code_reads(
-    tmp_path: Path,
-) -> None:
-    key = "diffusion_model.layers.0.attention.to_k.lora_A.weight"
-    flux = {"folder": str(tmp_path / "none"), "assistant_lora": str(tmp_path / "a.safetensors")}
-    save_file({"x.lora_A.weight": np.zeros((4, 8))}, tmp_path / "a.safetensors")
-    with pytest.raises(ConfigError, match=f"has no {key}"):
-        check_aitoolkit(other("zimage", tmp_path, flux=flux))
-    save_file({key: np.zeros((4, 8))}, tmp_path / "a.safetensors")
-    found = other("zimage", tmp_path, flux=flux)
-    check_aitoolkit(found)
-    assert process(found)["model"]["assistant_lora_path"] == flux["assistant_lora"]
-
-
-def test_what_a_kind_of_model_loads_is_what_its_own_code_names(kit: Path) -> None:
+def test_what_a_kind_of_model_loads_is_what_its_classes_name(kit: Path) -> None:
     found = architectures(kit)
-    assert found["flux2"].hub_ids == ("mistralai/Mistral-Small", "owner/flux-vae")
-    assert found["flux2_klein"].hub_ids == ("Qwen/Qwen3", "owner/klein-vae")
-    assert found["zimage"].hub_ids == found["sdxl"].hub_ids == ()
+    of_flux2 = {"mistralai/Mistral-Small", "owner/flux-vae"}
+    assert found["flux2"] == of_flux2
+    assert found["flux2_klein"] == {"Qwen/Qwen3", "owner/klein-vae", *of_flux2}
+    assert found["zimage"] == found["sdxl"] == frozenset()
 
 
 def test_hub_ids_that_are_not_in_the_cache_are_named_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    (tmp_path / "hub" / "models--owner--flux-vae" / "snapshots" / "1").mkdir(parents=True)
+    (tmp_path / "hub" / "models--owner--flux-vae" / "snapshots").mkdir(parents=True)
     (note,) = remarks(other("flux2", tmp_path))
     assert "hf download mistralai/Mistral-Small" in note
     assert not list(remarks(config({}, engine="aitoolkit")))
@@ -290,7 +239,6 @@ def test_hub_ids_that_are_not_in_the_cache_are_named_with_the_command(
 
 def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Path) -> None:
     text = example("zimage:turbo")
-    assert "# Gated: accept the terms at https://huggingface.co/Tongyi-MAI/Z-Image-Turbo" in text
     assert "# hf download ostris/adapter v2.safetensors --local-dir models/adapter\n" in text
     (tmp_path / "z.yaml").write_text(text)
     found = load(tmp_path / "z.yaml")
@@ -330,25 +278,6 @@ def test_each_resume_with_an_average_is_a_remark() -> None:
     (remark,) = remarks(config(passed, engine="aitoolkit"))
     assert "each resume loses the steps it lags behind" in remark
     assert process(config(passed))["train"]["ema_config"] == passed["train"]["ema_config"]
-
-
-def test_what_it_does_otherwise_follows_from_the_config() -> None:
-    assert set(unlike_native(config({}))) == {
-        "seed", "data.folder", "data.resolutions", "validation",
-    }  # fmt: skip
-    sample = {"prompts": ["a"], "width": 128, "height": 32}
-    train = {"global_batch": 4}
-    found = unlike_native(config({}, sample=sample, train=train))
-    assert "128 x 64 px" in found["sample.width"]
-    assert "filled up with copies" in found["data.folder"]
-
-
-def test_an_assistant_without_the_layer_that_shows_its_rank_is_refused(tmp_path: Path) -> None:
-    save_file({"transformer.x.lora_A.weight": np.zeros((4, 8))}, tmp_path / "a.safetensors")
-    keys = {"data": {"folder": str(tmp_path)}, "engine": "aitoolkit"}
-    flux = {"folder": "/m", "assistant_lora": str(tmp_path / "a.safetensors")}
-    with pytest.raises(ConfigError, match=r"from which ai-toolkit reads its rank"):
-        check_aitoolkit(config({}, flux=flux, **keys))
 
 
 def test_a_broken_checkout_is_reported_before_anything_is_queued(

@@ -10,7 +10,7 @@ from configs.checks.compute_node import check_compiler, check_driver
 from configs.errors import ConfigError
 
 
-@pytest.mark.parametrize("compiler", [None, "gcc", "clang"])
+@pytest.mark.parametrize("compiler", [None, "gcc"])
 @pytest.mark.parametrize("has_header", [True, False])
 def test_a_node_that_cannot_build_triton_launchers_is_refused(
     compiler: str | None, has_header: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -37,11 +37,8 @@ def test_a_node_that_cannot_build_triton_launchers_is_refused(
     [
         ("550.54.15", "13.2", False),
         ("580.65.06", "13.2", True),
-        ("590.10", "12.6", True),
-        ("525.60.13", "12.8", True),
         ("515.43.04", "12.6", False),
         ("550.54.15", None, True),
-        ("unknown", "13.2", True),
         (None, "13.2", True),
     ],
 )

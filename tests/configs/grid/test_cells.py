@@ -66,10 +66,10 @@ def test_cells_are_every_combination_in_the_order_of_the_axes(study) -> None:
     }  # fmt: skip
 
 
-def test_leave_out_matches_labels_values_lists_and_keys_of_the_base(study) -> None:
+def test_leave_out_matches_labels_values_and_lists(study) -> None:
     axes = {"train.global_batch": [8, 16, 32], "seed": [0, 1], "m": {"s": {"model.depth": 1},
             "l": {"model.depth": 9}}}  # fmt: skip
-    out = [{"train.global_batch": [8, 16], "seed": 1}, {"model.depth": 9, "seed": 0}]
+    out = [{"train.global_batch": [8, 16], "seed": 1}, {"m": "l", "seed": 0}]
     assert names(load_grid(study(axes=axes, leave_out=out), [])) == [
         "bs8_s0_s", "bs16_s0_s", "bs32_s0_s", "bs32_s1_s", "bs32_s1_l",
     ]  # fmt: skip
@@ -97,23 +97,19 @@ def test_true_is_not_1(study) -> None:
         ({"axes": {"train.steps": [1, "x"]}}, "cell steps-x: train.steps (steps): expected a valid "
          "integer, found the text 'x'"),
         ({"axes": {"train.steps": 5}}, "train.steps: expected [values]"),
-        ({"axes": {"train.steps": []}}, "train.steps: expected [values]"),
         ({"axes": {"a": [{"train.steps": 5}]}}, "a: several keys at once need a label"),
         ({"axes": {"a": {"x": 5}}}, "a: 'x' is a label and needs the keys that it sets"),
         ({"axes": {"a b": [1]}}, "'a b' is not a name of a key"),
-        ({"axes": {"$(touch x)": [1]}}, "is not a name of a key"),
         ({"axes": {"order": {"x": {"seed": 1}}}}, "order is already a column of cells.tsv"),
         ({"axes": {"seed": [1]}, "set": {"seed": 2}}, "seed is set by axis seed and by set"),
-        ({"axes": {"seed": [1], "a": {"x": {"seed": 2}}}}, "set by axis a and by axis seed"),
         ({"axes": {"kind": ["encode"]}}, "kind must be the same for all cells"),
         ({"axes": {"seed": [1, 1]}}, "have the same config"),
         ({"axes": {"seed": [1]}, "leave_out": [{"seed": 2}]}, "seed has no level 2; it has 1"),
-        ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is neither an axis nor a key; "
+        ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is not an axis; "
          "did you mean seed?"),
         ({"axes": {"seed": [1]}, "leave_out": [{"seed": 1}]}, "leaves out every cell"),
         ({"axes": {"seed": [1]}, "leave_out": [{}]}, "would leave out every cell"),
         ({"axes": {"seed": [*range(200)], "train.steps": [*range(1, 100)]}}, "make 19800 cells"),
-        ({"repeats": 0}, "repeats: expected greater than or equal to 1"),
         ({"axis": {}}, "unknown key axis; did you mean axes?"),
         ({"base": "bass.yaml"}, "bass.yaml: no such file; did you mean"),
         ({"base": "my-study.yaml"}, "is a study itself"),
@@ -184,24 +180,13 @@ COMBINATIONS = st.lists(
 )
 
 
-def check_names(combinations: list[dict[str, Any]]) -> None:
+@settings(max_examples=200, deadline=None)
+@given(COMBINATIONS)
+def test_names_are_safe_and_differ_for_any_values(combinations: list[dict[str, Any]]) -> None:
     found = cell_names(combinations, labelled=frozenset(["layout"]))
     runs = [repeat_name(name, repeat) for name in found for repeat in (1, 2, 12)]
     assert all(SAFE.fullmatch(name) and len(name) <= LONGEST_NAME + 4 for name in runs)
     assert len({name.casefold() for name in runs}) == len(runs)
-
-
-@settings(max_examples=200, deadline=None)
-@given(COMBINATIONS)
-def test_names_are_safe_and_differ_for_any_values(combinations: list[dict[str, Any]]) -> None:
-    check_names(combinations)
-
-
-@pytest.mark.long
-@settings(max_examples=10_000, deadline=None)
-@given(COMBINATIONS)
-def test_ten_thousand_names_are_safe_and_differ(combinations: list[dict[str, Any]]) -> None:
-    check_names(combinations)
 
 
 def test_a_name_does_not_depend_on_the_rest_of_the_study() -> None:
@@ -217,48 +202,11 @@ def test_a_path_is_named_by_its_end() -> None:
     assert first != second
 
 
-def test_a_long_name_is_never_cut_inside_a_word() -> None:
-    path = "/home/me/logs/b-lora-1121/cells/activation_checkpointing-false-short"
-    (name,) = cell_names([{"run": path}], labelled=frozenset())
-    assert re.fullmatch("run-checkpointing-false-short-[0-9a-f]{6}", name)
-    words = {"layout": "rather long words of a label that goes on and on"} | {
-        f"model.k{i}": "some-value-of-a-key" for i in range(6)
-    }
-    (name,) = cell_names([words], labelled=frozenset(["layout"]))
-    known = {
-        "rather",
-        "long",
-        "words",
-        "of",
-        "a",
-        "label",
-        "k0",
-        "k1",
-        "k2",
-        "some",
-        "value",
-        "key",
-    }
-    assert {
-        word for word in re.split("[-_]", name) if not re.fullmatch("[0-9a-f]{6}", word)
-    } <= known
-
-
 def test_a_name_names_the_study(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("train: {steps: 10}\n")
     assert load_grid(file, ["train.steps=5,6"]).name == "c"
     assert load_grid(file, ["train.steps=5,6", "name=warm-lr"]).name == "warm-lr"
-
-
-def test_check_takes_overrides_after_the_files(capsys):
-    digits = "configs/pretrain/digits.yaml"
-    assert main(["check", digits, "train.steps=200"]) == 0
-    assert main(["check", digits, "train.steps=200,300", "seed=0,1"]) == 0
-    assert main(["check", digits, "train.stps=200"]) == 2
-    assert "train.stps" in capsys.readouterr().err
-    assert main(["check", "train.steps=200"]) == 2
-    assert "names no file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from configs.checks.aitoolkit import unlike_native
 from configs.errors import ConfigError
 from finetune.aitoolkit.checkpoint import metadata_step
 from runs.attempt.open import open_attempt
@@ -86,33 +85,16 @@ def test_its_steps_samples_and_checkpoints_become_those_of_a_run(
     assert not {"HF_HUB_OFFLINE", "PYTHONPATH", "LOCAL_RANK"} & set(json.loads(environment))
     entry = run.manifest()["attempts"][0]
     assert entry["engine"] == "aitoolkit"
-    assert dict(entry)["unlike_native"] == unlike_native(run.config())  # type: ignore[arg-type]
-    printed = (run.attempt(1) / "ranks" / "rank-00000.log").read_text()
-    assert "unlike the native engine: seed: order, noise and times are other draws" in printed
 
 
 def test_triggers_are_filled_into_captions_in_a_folder_of_the_run(folder: Path) -> None:
     before = sorted(file.name for file in (folder / "images").iterdir())
     run = new_run(folder, train__steps=2)
     assert run_attempt(run) == 0
-    caption = run.path / "cache" / "aitoolkit" / "training-1" / "0.txt"
+    caption = run.path / "cache" / "aitoolkit" / "0.txt"
     assert caption.read_text() == "a thing, the 0.\n"
     assert "trigger_word" not in toolkit_process(run)
     assert sorted(file.name for file in (folder / "images").iterdir()) == before
-
-
-def test_repeats_become_its_data_sets(folder: Path) -> None:
-    make_images(folder / "images" / "3_close")
-    run = new_run(folder, train__steps=2, aitoolkit__datasets__flip_x=True)
-    assert run_attempt(run) == 0
-    process: Any = toolkit_process(run)
-    assert {
-        Path(each["folder_path"]).name: (each["num_repeats"], each["flip_x"])
-        for each in process["datasets"]
-    } == {"training-1": (1, True), "training-3": (3, True)}
-    kept = run.path / "cache" / "aitoolkit"
-    assert (kept / "training-3" / "3_close--1.txt").is_file()
-    assert (kept / "training-3" / "3_close--1.png").resolve() == folder / "images/3_close/1.png"
 
 
 def test_both_files_of_a_save_of_wan_are_kept_resumed_and_published(folder: Path) -> None:
@@ -143,7 +125,7 @@ def test_the_loss_on_images_held_out_is_recorded_at_the_steps_that_were_done(fol
     (item,) = settings["validation_items"]
     assert Path(item["image_path"]).parent == folder / "images"
     assert item["prompt"].startswith("a thing, the ")
-    trained = {file.stem for file in (run.path / "cache/aitoolkit/training-1").glob("*.png")}
+    trained = {file.stem for file in (run.path / "cache/aitoolkit").glob("*.png")}
     assert Path(item["image_path"]).stem not in trained
     assert settings["validation_sigmas"] == sorted(settings["validation_sigmas"])
     found = {r["step"]: r["held_out_loss"] for r in run.records() if "held_out_loss" in r}

@@ -1,6 +1,5 @@
 """Batch order, times, image sizes, noise and the loss follow their formulas."""
 
-import math
 from collections import Counter
 from itertools import chain
 from pathlib import Path
@@ -16,12 +15,11 @@ from configs.checks.batch import divide
 from configs.checks.dataset import fitted_size
 from configs.load import resolve
 from configs.schema import Finetune
-from configs.schema.finetune import LoraTraining
-from finetune.native.cache import Cache, CaptionedImage
 from finetune.native.data import Batches, BatchOrder
+from finetune.native.inputs import CaptionedImage, Encoded
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
-from finetune.native.rng import epoch_order, flow_time, image_randomness, sample_shift
+from finetune.native.rng import epoch_order, flow_time, image_randomness
 
 SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
 
@@ -38,19 +36,6 @@ def test_a_cycle_shows_every_item_once_per_place_of_a_batch_and_a_batch_holds_on
     assert Counter(chain(*batches)) == dict.fromkeys(range(len(sizes)), batch)
 
 
-@pytest.mark.parametrize("batch", [1, 4, 8])
-@pytest.mark.parametrize("counts", [(17, 3), (10, 4, 6), (19, 1), (17 * 3, 3 * 3)])
-def test_images_of_a_rare_shape_are_seen_as_often_as_others(
-    batch: int, counts: tuple[int, ...]
-) -> None:
-    sizes = [(shape, 4) for shape, count in enumerate(counts) for _ in range(count)]
-    order = BatchOrder(sizes, seed=0, global_batch=batch)
-    seen = Counter(chain(*(order.batch(step) for step in range(1, 2001))))
-    mean = 2000 * batch / len(sizes)
-    # 2000 steps may end within a cycle, in which an item is seen once per place of a batch.
-    assert all(abs(seen[item] - mean) <= batch for item in range(len(sizes)))
-
-
 def test_a_batch_of_one_shows_every_item_once_per_epoch() -> None:
     sizes = [(4, 4)] * 3 + [(4, 6)] * 2
     order = BatchOrder(sizes, seed=1, global_batch=1)
@@ -62,50 +47,43 @@ def test_a_batch_of_one_shows_every_item_once_per_epoch() -> None:
 def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
     one, two = (BatchOrder([(4, 4)] * 7, seed=3, global_batch=2) for _ in range(2))
     assert [one.batch(step) for step in (9, 1)] == [two.batch(step) for step in (1, 9)][::-1]
-    settings = {"shape": (16, 4, 4), "times": LoraTraining(), "dropout": 0.5}
+    settings = {"shape": (16, 4, 4), "dropout": 0.5}
     a, b, c = (image_randomness(0, number, **settings) for number in (5, 5, 6))
     assert a.t == b.t
     assert (a.noise == b.noise).all()
     assert a.t != c.t
 
 
-def batches(folder: Path, world: int = 1, rank: int = 0, **data: Any) -> Batches:
-    """Return batches of 4 over three images, one twice per epoch.
-
-    Latents hold the number of the image.
-    """
+def batches(*, world: int = 1, rank: int = 0) -> Batches:
+    """Return batches of 4 over three images, whose latents hold the number of the image."""
     config = resolve(
         {
             "kind": "finetune",
             "flux": {"folder": "/f"},
-            "data": {"folder": "/d", "resolutions": [64], **data},
+            "data": {"folder": "/d", "resolutions": [64]},
             "train": {"global_batch": 4},
             "sample": {"prompts": ["a"]},
         },
         source="test",
     )
     assert isinstance(config, Finetune)
-    cache = Cache(folder / "cache", settings={})
-    images = []
+    encoded: Encoded = {}
     for number in range(1, 4):
-        file = folder / f"{number}.png"
-        file.write_bytes(bytes([number]))
-        image = CaptionedImage(f"{number}", file)
         latent = torch.full((16, 4, 4), float(number))
-        tensors = {"latent.64": latent, "prompt": torch.zeros(2, 3), "pooled": torch.zeros(3)}
-        cache.save(image, tensors)
-        images.append(image)
-    inputs: Any = SimpleNamespace(training=[*images, images[2]])
-    return Batches(cache, inputs, config, layout=divide(config, world=world), rank=rank)
+        encoded[CaptionedImage(f"{number}", Path(f"{number}.png"))] = {
+            "latent.64": latent, "prompt": torch.zeros(2, 3), "pooled": torch.zeros(3),
+        }  # fmt: skip
+    inputs: Any = SimpleNamespace(training=list(encoded))
+    return Batches(encoded, inputs, config, layout=divide(config, world=world), rank=rank)
 
 
 def numbers(batch: LatentBatch) -> list[int]:
     return [int(value) for value in batch.latent[:, 0, 0, 0]]
 
 
-def test_any_number_of_ranks_draws_the_same_examples(tmp_path: Path) -> None:
-    one = batches(tmp_path)
-    two = [batches(tmp_path, world=2, rank=rank) for rank in range(2)]
+def test_any_number_of_ranks_draws_the_same_examples() -> None:
+    one = batches()
+    two = [batches(world=2, rank=rank) for rank in range(2)]
     for step in (1, 2, 7, 8):
         parts = [of.microbatch(step, 0) for of in two]
         whole = one.microbatch(step, 0)
@@ -113,18 +91,11 @@ def test_any_number_of_ranks_draws_the_same_examples(tmp_path: Path) -> None:
             assert torch.equal(torch.cat([getattr(p, name) for p in parts]), getattr(whole, name))
 
 
-def test_times_have_the_configured_densities() -> None:
-    middles = [(k + 0.5) / 1000 for k in range(1000)]
-    sigmoid = [flow_time(u, LoraTraining(), tokens=1) for u in middles]
-    logits = torch.tensor([math.log(t / (1 - t)) for t in sigmoid])
+def test_times_are_the_sigmoid_of_a_normal() -> None:
+    times = torch.tensor([flow_time((k + 0.5) / 1000) for k in range(1000)])
+    logits = torch.logit(times)
     assert logits.mean().item() == pytest.approx(0, abs=1e-6)
     assert logits.std().item() == pytest.approx(1, abs=0.01)
-    assert flow_time(0.3, LoraTraining(timesteps="linear"), tokens=1) == 0.3
-    a = math.exp(sample_shift(4096))
-    assert math.log(a) == pytest.approx(1.15)
-    by_size = LoraTraining(timesteps="shift")
-    assert flow_time(0.5, by_size, tokens=4096) == pytest.approx(a / (a + 1))
-    assert flow_time(0.5, by_size, tokens=256) == pytest.approx(1 / (1 + math.exp(-0.5)))
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,13 @@ import pytest
 import torch
 from diffusers import FluxTransformer2DModel
 from peft.tuners.lora import Linear
-from safetensors.torch import load_file, save_file
 
 from configs.schema.finetune import Lora
 from finetune.native.lora import (
     FusedLora,
     add_learned,
-    load_lora,
     without_lora,
 )
-from tests.finetune.aitoolkit_runs import save_assistant
 
 pytestmark = pytest.mark.xdist_group("flux")
 CPU = torch.device("cpu")
@@ -39,26 +36,6 @@ def output(transformer: FluxTransformer2DModel) -> torch.Tensor:
         txt_ids=torch.zeros(3, 3),
         return_dict=False,
     )[0]
-
-
-def test_alpha_in_a_file_of_another_program_is_applied(flux: Path, tmp_path: Path) -> None:
-    """A file with rank 4 and alpha 2 equals one whose B is halved."""
-    tensors = load_file(save_assistant(tmp_path / "whole.safetensors"))
-    halved = {key: t / 2 if ".lora_B." in key else t for key, t in tensors.items()}
-    alphas = {
-        key.replace("lora_A.weight", "alpha"): torch.tensor(2.0)
-        for key in tensors
-        if ".lora_A." in key
-    }
-    save_file(halved, tmp_path / "halved.safetensors")
-    save_file(tensors | alphas, tmp_path / "alpha.safetensors")
-    found = []
-    for file in ("halved", "alpha"):
-        folder = flux / "model" / "transformer"
-        network = FluxTransformer2DModel.from_pretrained(folder).eval()
-        load_lora(network, tmp_path / f"{file}.safetensors", scale=1.0)
-        found.append(output(network))
-    assert torch.allclose(*found, atol=1e-6)
 
 
 def test_only_the_lora_takes_gradients_and_without_it_the_base_model_is_left(

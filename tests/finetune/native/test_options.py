@@ -8,7 +8,6 @@ import pytest
 import torch
 from diffusers import FluxTransformer2DModel
 from PIL import Image
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 from configs.schema.finetune import Lora
@@ -74,38 +73,12 @@ def test_the_rate_of_each_step_is_recorded(train_lora: TrainLora) -> None:
     assert found == {n: schedule.rate(step=n, steps=8) for n in range(1, 9)}
 
 
-def test_prompts_of_an_infer_run_have_seeds_of_their_own(plain: RunFolder) -> None:
-    drawn = run_attempt(plain.path, ["warmup=0", "images=2", "lora_scale=0"], kind="infer")
-    assert [r["seed"] for r in drawn.records() if "image_s" in r] == [42, 43, 44, 45]
-    found = Image.open(drawn.samples / "prompt-00" / "image-0000.png")
-    assert found.tobytes() == Image.open(plain.prompt_sample(0, 0)).tobytes()
-
-
 @pytest.mark.parametrize(
     ("targets", "count"),
-    [("attention", 11), ("attention+mlp", 17), ("blocks", 20), ("all", 28), (r".*\.to_q", 2)],
+    [("attention", 11), ("attention+mlp", 17), ("blocks", 20), ("all", 28)],
 )
 def test_targets_choose_the_layers(targets: str, count: int, flux: Path) -> None:
     """The tiny Flux has one block of each kind, as each of the 19 and 38 of a real one."""
     transformer = FluxTransformer2DModel.from_pretrained(flux / "model" / "transformer")
     weights = add_learned(transformer, Lora(targets=targets, rank=4), seed=0)
     assert sum(".lora_A." in name for name in weights.file_tensors()) == count
-
-
-def test_a_file_has_the_type_and_the_metadata_that_other_programs_read(
-    train_lora: TrainLora, flux: Path
-) -> None:
-    run = train_lora(*SHORT, "train.steps=1", "checkpoint.dtype=bfloat16", "lora.rank=4")
-    with safe_open(run.lora / "step-000000001.safetensors", framework="pt") as file:
-        found = file.metadata()
-        assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
-    expected = {
-        "modelspec.sai_model_spec": "1.0.0",
-        "modelspec.architecture": "flux-1-schnell/lora",
-        "modelspec.implementation": "diffusers",
-        "modelspec.title": run.name,
-        "modelspec.resolution": "32x32",
-        "modelspec.trigger_phrase": "tiny subject",
-        "step": "1",
-    }
-    assert {name: found[name] for name in expected} == expected

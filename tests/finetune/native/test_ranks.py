@@ -1,6 +1,5 @@
-"""Several ranks train one LoRA: with the same bits on each, and as one rank would."""
+"""Several ranks train one LoRA as one rank would."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ def on_two_ranks(flux: Path, train_lora: TrainLora) -> RunFolder:
     run = opened(TINY, [*paths(flux), *QUICK, *changes], kind="finetune", gpus=2)
     torchrun(run, ranks=2, engine="finetune")
     return run
-
-
-def test_ranks_hold_the_same_bits_after_every_save(on_two_ranks: RunFolder) -> None:
-    logs = sorted((on_two_ranks.attempt(1) / "ranks").glob("rank-*.log"))
-    hashes = [re.findall(r"lora after step (\d+): (\w+)", log.read_text()) for log in logs]
-    assert len(hashes) == 2
-    assert hashes[0] == hashes[1]
-    assert [step for step, _ in hashes[0]] == ["20"]
 
 
 def test_two_ranks_learn_the_same_as_one(on_two_ranks: RunFolder, trained: RunFolder) -> None:

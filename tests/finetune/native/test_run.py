@@ -1,8 +1,6 @@
 """The native engine learns, reproduces, resumes exactly, and writes files that others read."""
 
 import hashlib
-import io
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -107,16 +105,9 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(
     assert evaluations(whole)[-1]["validation_loss"] == evaluations(trained)[-1]["validation_loss"]
 
 
-def test_a_run_with_repeats_resumes_to_the_bit_and_evaluates_images_held_out(
-    train_lora: TrainLora, flux: Path, tmp_path: Path
-) -> None:
-    images = tmp_path / "images"
-    shutil.copytree(flux / "images", images)
-    (images / "3_close").mkdir()
-    for name in ("00.png", "00.txt"):
-        (images / name).rename(images / "3_close" / name)
-    keys = (f"data.folder={images}", "validation.held_out=2")
-    whole = train_lora(*keys, "train.steps=8")
+def test_a_resumed_run_evaluates_the_same_images_held_out(train_lora: TrainLora) -> None:
+    keys = ("validation.held_out=2", "train.steps=8")
+    whole = train_lora(*keys)
     half = train_lora(*keys, "train.steps=3")
     assert losses(train_lora("train.steps=8", resumes=half)) == losses(whole)
     (entry,) = whole.manifest()["attempts"]
@@ -126,6 +117,11 @@ def test_a_run_with_repeats_resumes_to_the_bit_and_evaluates_images_held_out(
     assert last["held_out_loss_zero"] == first["held_out_loss_zero"] != last["held_out_loss"]
     assert last["held_out_gain_95"] > 0
     assert first["held_out_loss"] != first["validation_loss"]
+
+
+def test_captions_are_dropped_as_often_as_asked(train_lora: TrainLora, trained: RunFolder) -> None:
+    run = train_lora("data.caption_dropout=1.0", "train.steps=1")
+    assert losses(run)[1] != losses(trained)[1]
 
 
 def test_the_lora_loads_into_a_pipeline_and_changes_its_images(
@@ -141,17 +137,6 @@ def test_the_lora_loads_into_a_pipeline_and_changes_its_images(
     assert np.array_equal(sample(pipeline), with_lora)
     pipeline.unload_lora_weights()
     assert np.array_equal(sample(pipeline), base)
-
-
-def test_the_lora_covers_the_configured_projections(
-    trained: RunFolder, train_lora: TrainLora
-) -> None:
-    some = train_lora("train.steps=1", "lora.targets=attention", "lora.rank=2")
-    tensors, whole = load_file(lora(some, 1)), load_file(lora(trained))
-    assert set(tensors) < set(whole)
-    assert all(".attn." in name for name in tensors)
-    assert any(".proj_mlp." in name for name in whole)
-    assert {tensor.shape[0] for name, tensor in tensors.items() if ".lora_A." in name} == {2}
 
 
 def test_samples_are_made_before_during_and_after_training_and_carry_metadata(
@@ -190,9 +175,7 @@ def test_dev_takes_guidance_and_trains(train_lora: TrainLora, flux: Path, tmp_pa
     save_model(tmp_path / "dev", SIZES["tiny"], variant="dev")
     run = train_lora(
         f"flux.folder={tmp_path / 'dev'}",
-        "flux.variant=dev",
         "train.steps=2",
-        "train.timesteps=shift",
         "sample.guidance=3.5",
     )
     assert events(run)[-1] == "done"
@@ -222,17 +205,3 @@ def test_a_stop_request_before_the_first_step_is_followed(
     run = train_lora(stop_request=stop_request)
     assert events(run) == ["started", "evaluated", event]
     assert not losses(run)
-
-
-def test_samples_that_a_killed_attempt_left_out_are_made_by_the_next(
-    trained: RunFolder, train_lora: TrainLora, tmp_path: Path
-) -> None:
-    copy = RunFolder(Path(shutil.copytree(trained.path, tmp_path / "copy")))
-    expected = copy.prompt_sample(1, 40).read_bytes()
-    records = copy.metrics_file.read_text().splitlines(keepends=True)
-    copy.metrics_file.write_text("".join(line for line in records if '"done"' not in line))
-    shutil.rmtree(copy.prompt_sample(1, 40).parent)
-    train_lora(resumes=copy)
-    found = Image.open(copy.prompt_sample(1, 40))
-    assert found.tobytes() == Image.open(io.BytesIO(expected)).tobytes()
-    assert events(copy)[-3:] == ["started", "evaluated", "done"]

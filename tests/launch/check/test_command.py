@@ -1,14 +1,11 @@
 """`check` looks what X is, and says whether it is sound."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from safetensors.numpy import save_file
 
 from configs.load import load, to_tree
 from launch.__main__ import main
@@ -28,33 +25,13 @@ def images(folder: Path, *names: str) -> Path:
     return folder
 
 
-def test_each_x_is_taken_for_what_it_is(launch: Launch, site: Path, tmp_path: Path) -> None:
-    lora = tmp_path / "a.safetensors"
-    halves = {"x.lora_A.weight": np.zeros((4, 8)), "x.lora_B.weight": np.zeros((16, 4))}
-    save_file(halves, lora)
-    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml", lora)
+def test_a_config_and_a_study_are_told_apart(launch: Launch, site: Path) -> None:
+    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml")
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         f"{DIGITS}: config of kind pretrain: good",
         f"{ROOT}/configs/studies/layouts.yaml: study of 48 cells: good",
-        f"{lora}: LoRA of 1 layer, rank 4, F64: good",
     ]
-
-
-def test_a_damaged_lora_has_problems(launch: Launch, tmp_path: Path) -> None:
-    lora = tmp_path / "a.safetensors"
-    save_file({"x.lora_A.weight": np.zeros((4, 8)), "y.lora_down.weight": np.zeros((4, 8)),
-               "y.lora_up.weight": np.zeros((16, 3))}, lora)  # fmt: skip
-    code, out, _ = launch("check", lora)
-    assert code == 1
-    assert "x: one of its two matrices is missing" in out
-    assert "y: its matrices (4, 8) and (16, 3) share no rank" in out
-    save_file({"weight": np.zeros(3)}, lora)
-    code, _, err = launch("check", lora)
-    assert code == 2
-    assert err.startswith(f"{lora}: none of its 1 tensors is a matrix of a LoRA")
-    lora.write_bytes(b"x")
-    assert "not a safetensors file" in launch("check", lora)[2]
 
 
 def test_images_and_latents_go_to_the_part_that_reads_them(
@@ -100,14 +77,3 @@ def test_a_script_is_known_by_its_name_or_its_first_bytes(tmp_path: Path) -> Non
     for name, text in (("a.sbatch", ""), ("b", "#!/bin/sh\n"), ("c.txt", "x\n#SBATCH -n 1\n")):
         (tmp_path / name).write_text(text)
         assert kind_of(tmp_path / name) == "batch script"
-
-
-def test_no_torch_is_imported_for_a_config() -> None:
-    code = (
-        "import sys; from launch.__main__ import main\n"
-        f"main(['check', {str(DIGITS)!r}]); print('torch' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.endswith("\nFalse\n")

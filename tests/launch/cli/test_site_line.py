@@ -53,11 +53,3 @@ def test_any_python_lints_a_script(tmp_path: Path) -> None:
     assert f"{script}:" in linted.stdout
     assert refused.returncode == 2
     assert refused.stderr == "No module named 'pydantic'; fix: source env/activate.sh\n"
-
-
-def test_a_missing_site_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SITE", "nowhere")
-    assert main(["plan", DIGITS, "--script"]) == 2
-    assert capsys.readouterr().err.count("no such file") == 1

@@ -153,27 +153,11 @@ def test_an_unchecked_environment_and_a_long_run_without_a_save_are_remarked_on(
     assert names(ACTIVATED.format(time, first, work)) == expected
 
 
-def test_a_file_that_is_no_batch_script_is_questioned() -> None:
-    assert names("import torch\nprint(torch.cuda.is_available())\n") == ["no-directive"]
-
-
 @pytest.mark.parametrize(("work", "expected"), [("python", []), ("srun -c1 python", ["one-cpu"])])
 def test_a_script_without_srun_has_the_cpus_of_all_its_tasks(
     work: str, expected: list[str]
 ) -> None:
     assert names(f"#!/bin/bash\n#SBATCH --ntasks=24 --mem=9G\n{work} train.py\n") == expected
-
-
-def test_a_remark_is_not_a_failure(launch: Launch, tmp_path: Path) -> None:
-    script = tmp_path / "my.sbatch"
-    script.write_text(ONE_NODE.replace(" --mem=32G", ""))
-    assert launch("check", script)[0] == 0
-
-
-def test_a_missing_script_is_misuse(launch: Launch, tmp_path: Path) -> None:
-    code, _, err = launch("check", tmp_path / "none.sbatch")
-    assert code == 2
-    assert "none.sbatch: cannot be read: No such file or directory" in err
 
 
 @pytest.mark.parametrize(

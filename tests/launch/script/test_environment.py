@@ -69,7 +69,3 @@ def test_a_command_in_an_activated_shell_passes_on_the_path_of_before(tmp_path: 
         pairs = (pair.partition("=") for pair in done.stdout.split("\0"))
         found = users_environment({name: value for name, equals, value in pairs if equals})
         assert found["PATH"] == ("/x:" if "/x" in before else "") + OWN["PATH"]
-
-
-def test_without_an_activation_nothing_changes() -> None:
-    assert users_environment(OWN) == OWN

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from launch.slurm.client import format_duration, parse_duration
+from launch.slurm.client import parse_duration
 from launch.slurm.flags import parse_flags, template_flags, to_words
 from runs.folder import ROOT
 
@@ -61,12 +61,3 @@ def test_every_template_can_be_replayed() -> None:
 )
 def test_all_of_slurms_time_formats_are_parsed(text: str, expected: int | None) -> None:
     assert parse_duration(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("hours", "spelled"),
-    [(4, "04:00:00"), (0.5, "00:30:00"), (0.001, "00:01:00"), (1.01, "01:01:00"), (72, "72:00:00")],
-)
-def test_hours_are_written_as_whole_minutes(hours: float, spelled: str) -> None:
-    assert format_duration(hours * 3600) == spelled
-    assert parse_duration(spelled) is not None

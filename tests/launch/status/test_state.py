@@ -59,17 +59,6 @@ def test_without_an_answer_from_slurm_the_record_is_shown(squeue: str, launch, c
     assert "without Slurm" in err
 
 
-def test_outer_settings_of_squeue_do_not_reach_it(
-    launch, command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    command(
-        "squeue", 'echo "7|PENDING||||${SQUEUE_STATES-}${SBATCH_X-}${SLURM_JOB_ID-}$SLURM_CONF"'
-    )
-    for name in ("SQUEUE_STATES", "SBATCH_X", "SLURM_JOB_ID", "SLURM_CONF"):
-        monkeypatch.setenv(name, name)
-    assert row(launch, sample_run("queued", has_attempt=False))["why"] == "SLURM_CONF"
-
-
 def test_a_folder_without_runs_gives_no_rows_and_a_missing_one_is_misuse(
     launch, tmp_path: Path
 ) -> None:

@@ -82,8 +82,3 @@ def test_a_job_that_died_silently_ends_the_tail(run: RunFolder, command) -> None
     command("squeue", "echo '7|NODE_FAIL|n1|||None'")
     with pytest.raises(Refused, match="queued, but its job 7 is NODE_FAIL"):
         follow(run, lines=20)
-
-
-def test_a_folder_that_is_not_a_run_is_misuse(launch, tmp_path: Path) -> None:
-    code, _, err = launch("tail", tmp_path)
-    assert (code, "not a run's folder" in err) == (2, True)

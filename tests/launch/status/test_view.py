@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from configs.schema.study import COLUMNS
-from launch.status.view import clock_text
 from runs.folder import RunFolder
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -61,17 +60,18 @@ def logs(site: Path, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     cells = [f"width{w}_lr{lr}_accumulate4" for w in (64, 128, 256) for lr in (0.001, 0.01)]
     for n, cell in enumerate(cells[:2]):
         start(make(study / "cells" / cell, "started", at=200, steps=500 + 50 * n), f"647030{n}")
-    for cell in cells[2:]:
-        make(study / "cells" / cell, "queued", at=190).attempt(1).rmdir()
+    for n, cell in enumerate(cells[2:], start=2):
+        run = make(study / "cells" / cell, "queued", at=190)
+        run.attempt(1).rmdir()
+        (run.path / "jobs").mkdir()
+        (run.path / "jobs" / f"647030{n}.sbatch").touch()
     lines = [f"{n}\t{n}\t{cell}\t1\t1x1-a40\t{n}" for n, cell in enumerate(cells)]
     (study / "cells.tsv").write_text("\n".join(["\t".join(COLUMNS), *lines]) + "\n")
-    (study / "jobs" / "6470302.sbatch").touch()
-    (study / "jobs" / "6470302.json").write_text(json.dumps({"first": 2, "rows": [2, 3, 4, 5]}))
     queue = [
         *(f"647021{n}|RUNNING|node{n}|3:0{n}:15|2026-11-21T09:30:00|None" for n in range(3)),
         *(f"647030{n}|RUNNING|node{n}|45:10|2026-11-21T10:15:00|None" for n in range(2)),
-        "6470302_0|PENDING||4:00:00|2031-03-01T10:00:00|Resources",
-        *(f"6470302_{n}|PENDING||4:00:00|N/A|JobArrayTaskLimit" for n in (1, 2, 3)),
+        "6470302|PENDING||4:00:00|2031-03-01T10:00:00|Resources",
+        *(f"647030{n}|PENDING||4:00:00|N/A|Dependency" for n in (3, 4, 5)),
     ]
     (tmp_path / "queue").write_text("\n".join(queue) + "\n")
     command("squeue", f"cat {tmp_path}/queue")
@@ -99,9 +99,3 @@ def test_everything_is_shown_on_demand(logs: Path, launch) -> None:
     _, out, _ = launch("status", "--all")
     assert len(out.splitlines()) == 1 + 1 + 43
     assert "left out" not in out
-
-
-def test_a_duration_is_written_as_slurm_does() -> None:
-    assert [clock_text(s) for s in (59.6, 3723, 2 * 86400 + 3)] == [
-        "00:01:00", "01:02:03", "2-00:00:03",
-    ]  # fmt: skip

@@ -49,13 +49,6 @@ def test_a_running_run_shows_its_step_rate_and_eta(launch, command) -> None:
     assert out.splitlines()[2].split()[3:5] == ["00:04:00", "2"]
 
 
-def test_a_waiting_run_shows_no_step_rate(launch, command) -> None:
-    command("squeue", "echo '7|PENDING||||BeginTime'")
-    run = sample_run("started")
-    add_steps(run, (100.0, 100), (110.0, 120))
-    assert "steps_per_s" not in row(launch, run)
-
-
 def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
     command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,15 +96,14 @@ def test_no_engine_runs_for_another_user(launch, capsys: pytest.CaptureFixture[s
     assert "belongs to another user" in capsys.readouterr().err
 
 
-def test_the_task_of_an_array_runs_no_cell_of_another_user(
-    study: Path, launch, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_no_cell_of_another_user_or_in_their_study_runs(
+    study: Path, launch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder: StudyFolder = submitted(launch, study)
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "0")
-    give_away(folder.cell(folder.row(0).cell))
-    assert runs(["open", str(folder.path)]) == 2
+    first, second = (folder.cell(row.cell) for row in folder.rows()[:2])
+    give_away(first)
+    assert runs(["open", str(first)]) == 2
     assert "belongs to another user" in capsys.readouterr().err
     os.chown(folder.path, THEIRS, THEIRS)
-    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "1")
-    assert runs(["open", str(folder.path)]) == 2
+    assert runs(["open", str(second)]) == 2
     assert f"{folder.path}: belongs to another user" in capsys.readouterr().err

@@ -1,12 +1,9 @@
-"""Everything that would be refused is said at once, and a person is asked before many runs."""
+"""Everything that would be refused is said at once."""
 
-import io
 from pathlib import Path
 
 import pytest
 
-from launch.slurm.client import Refused
-from launch.submit.refusals import confirm
 from runs.folder import find_runs
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm
@@ -38,54 +35,6 @@ def test_force_submits_what_is_refused_with_a_warning(launch, site: Path) -> Non
     assert len(find_runs(site)) == 1
 
 
-def test_a_folder_of_runs_that_only_pretends_to_be_writable_is_one_line(
-    launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", "/proc/nope")
-    code, _, err = launch("submit", DIGITS)
-    assert (code, err) == (2, "LOGS /proc/nope: not writable; set LOGS to a writable folder\n")
-
-
-def test_a_config_that_waits_is_not_submitted_again_without_new(
-    launch, tmp_path: Path, site: Path
-) -> None:
-    assert launch("submit", DIGITS, "seed=5")[0] == 0
-    (tmp_path / "queue").write_text("101|PENDING||||Priority\n")
-    code, _, err = launch("submit", DIGITS, "seed=5")
-    assert (code, "has this config, and its job 101 is PENDING; --new starts" in err) == (1, True)
-    assert launch("submit", DIGITS, "seed=6")[0] == 0
-    assert launch("submit", DIGITS, "seed=5", "--new")[0] == 0
-    (tmp_path / "queue").write_text("101|COMPLETED||None\n")
-    assert launch("submit", DIGITS, "seed=5")[0] == 0
-    assert len(find_runs(site)) == 4
-
-
-@pytest.mark.parametrize(
-    ("runs", "answer", "yes", "asked"),
-    [(19, "", False, False), (20, "y\n", False, True), (20, "\n", False, True),
-     (20, "", True, False)],
-)  # fmt: skip
-def test_a_person_is_asked_before_twenty_runs(
-    runs: int, answer: str, yes: bool, asked: bool,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    stdin = io.StringIO(answer)
-    monkeypatch.setattr(stdin, "isatty", lambda: True)
-    monkeypatch.setattr("sys.stdin", stdin)
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    if asked and answer != "y\n":
-        with pytest.raises(Refused, match="nothing is submitted"):
-            confirm("bill", runs=runs, yes=yes)
-    else:
-        confirm("bill", runs=runs, yes=yes)
-    assert ("[y/N]" in capsys.readouterr().err) == asked
-
-
-def test_a_script_is_not_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    confirm("bill", runs=500, yes=False)
-    assert capsys.readouterr().err == "bill\n"
-
-
 def test_values_on_the_command_line_say_how_many_runs_they_make(launch) -> None:
     _, _, err = launch("submit", DIGITS, "optimizer.lr=1e-4,3e-4", "repeats=2")
-    assert "4 runs, 1 array, at most 16 GPU-hours" in err
+    assert "4 runs, at most 16 GPU-hours" in err

@@ -85,11 +85,6 @@ def test_the_limits_of_the_partition_are_checked_first(
     assert not site.exists()
 
 
-def test_a_job_within_the_limits_of_one_of_its_partitions_is_queued(launch) -> None:
-    words = ["resources.hours=200", "resources.nodes=8", "--partition=gpu,long"]
-    assert launch("submit", DIGITS, *words)[0] == 0
-
-
 def test_a_job_that_only_waits_for_lost_nodes_is_queued(launch, command) -> None:
     command("sinfo", r"[[ $* == *%D* ]] && echo 2 || printf 'gpu*|infinite|1-2\n'")
     command(
@@ -139,10 +134,3 @@ def test_a_refused_resume_is_recorded_in_the_run(launch, command, site: Path) ->
     assert launch("submit", run.path)[0] == 1
     last = list(run.records())[-1]
     assert (last["event"], last["reason"]) == ("failed", "config")
-
-
-def test_a_run_gets_the_name_that_it_is_given(launch, site: Path) -> None:
-    code, out, err = launch("submit", DIGITS, "name=warm-lr")
-    assert code == 0, err
-    assert out.startswith(f"run: {site}/warm-lr-")
-    assert launch("submit", DIGITS, "name=a/b")[0] == 2

@@ -61,11 +61,6 @@ def test_the_script_matches_the_golden_text(name: str, launch, tmp_path: Path) -
     assert stable(out, tmp_path) == golden.read_text()
 
 
-def test_a_dry_run_writes_nothing(launch, tmp_path: Path) -> None:
-    launch("plan", DIGITS, "--script")
-    assert [path.name for path in tmp_path.iterdir()] == ["commands"]
-
-
 def test_a_dry_run_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("bash", "dirname", "git", "hostname", "env"):
         (tmp_path / "bin").mkdir(exist_ok=True)
@@ -113,16 +108,6 @@ def test_no_name_reaches_a_shell_unquoted(
     assert not list(tmp_path.rglob("hacked"))
 
 
-def test_a_newline_in_a_value_stays_in_its_word(launch, tmp_path: Path) -> None:
-    launch("plan", DIGITS, "--script")
-    question = 'question="a\n#SBATCH --uid=0\n$(touch hacked)"'
-    code, out, _ = launch("plan", DIGITS, question, "--script")
-    assert code == 0
-    assert "\n#SBATCH --uid" not in out
-    assert len(executed(out, tmp_path)) == 3
-    assert not list(tmp_path.rglob("hacked"))
-
-
 @pytest.mark.parametrize("name", ["new\nline", "tab\t", "esc\x1b", "back\\slash"])
 def test_a_folder_that_slurm_cannot_take_is_refused(
     name: str, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -144,13 +129,6 @@ def test_a_config_whose_name_is_invalid_for_a_job_is_refused(
     assert "rename the YAML file" in err
 
 
-def test_a_secret_in_the_environment_is_not_in_the_script(
-    launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SECRET_TOKEN", "canary-4711")
-    assert "canary" not in launch("plan", DIGITS, "--script")[1]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -169,19 +147,6 @@ def test_an_invalid_request_is_misuse(
     assert (code, out) == (2, "")
     assert message in err
     assert not site.exists()
-
-
-def test_a_missing_virtualenv_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VENV", "/nowhere")
-    code, _, err = launch("submit", DIGITS)
-    assert (code, err) == (2, "no virtualenv in /nowhere; create it with env/create.sh\n")
-
-
-def test_a_log_folder_that_cannot_exist_is_refused(launch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", "/dev/null/logs")
-    code, _, err = launch("submit", DIGITS)
-    assert code == 2
-    assert err.startswith("LOGS /dev/null/logs: not writable; set LOGS")
 
 
 def test_without_slurm_the_message_names_local(

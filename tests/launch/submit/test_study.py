@@ -1,4 +1,4 @@
-"""A study becomes a folder and an array per resource shape. Slurm is a shell script."""
+"""A study becomes a folder and a job for each run. Slurm is a shell script."""
 
 import os
 import re
@@ -11,7 +11,7 @@ from configs.load import read_tree
 from runs.folder import ROOT, RunFolder, find_runs
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm, array_lines, study, submitted
+from tests.launch.study_sandbox import _slurm, dependencies, study, submitted
 from tests.launch.submit.test_script import GOLDEN, executed, stable
 
 __all__ = ["_slurm", "study"]
@@ -33,26 +33,23 @@ def test_the_scripts_of_a_study_match_the_golden_text(
 def test_a_script_gets_the_results_as_shell_assignments(study: Path, launch, site: Path) -> None:
     code, said, _ = launch("submit", "--shell", study)
     names = dict(line.split("=", 1) for line in said.splitlines())
-    assert (code, Path(names["STUDY"]).parent, names["REPORT"]) == (0, site, "103")
-    assert names["ARRAY"] == "'102 (4 runs, 1x1-a40-4.0h-8cpu)'"
+    assert (code, Path(names["STUDY"]).parent, names["REPORT"]) == (0, site, "109")
+    assert names["JOBS"] == "'101 to 108 (8 runs)'"
 
 
-def test_a_study_becomes_a_folder_two_arrays_and_a_report(
+def test_a_study_becomes_a_folder_a_job_for_each_run_and_a_report(
     study: Path, launch, site: Path, tmp_path: Path
 ) -> None:
     code, out, err = launch("submit", study)
     folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
-    assert out.splitlines()[1:] == [
-        "array: 101 (4 runs, 1x1-a100-4.0h-8cpu)",
-        "array: 102 (4 runs, 1x1-a40-4.0h-8cpu)",
-        "report: 103",
-    ]
+    assert out.splitlines()[1:] == ["jobs: 101 to 108 (8 runs)", "report: 109"]
     assert (code, folder.path.parent) == (0, site)
-    assert array_lines(tmp_path) == ["0-3%3", "0-3%3", ""]
+    # Three at once.
+    after = [f"afterany:{job}" for job in range(101, 106)]
+    assert dependencies(tmp_path)[:8] == ["", "", "", *after]
     rows = folder.rows()
-    assert [row.index for row in rows] == list(range(8))
-    assert sorted(row.order for row in rows) == list(range(8))
-    assert {row.shape for row in rows[:4]} == {"1x1-a100-4.0h-8cpu"}
+    assert [(row.index, row.order) for row in rows] == [(n, n) for n in range(8)]
+    assert {row.shape for row in rows} == {"1x1-a100-4.0h-8cpu", "1x1-a40-4.0h-8cpu"}
     assert {(row.cell, row.repeat) for row in rows} == {
         (f"{gpu}_bs{batch}{again}", repeat)
         for gpu in ("a40", "a100") for batch in (8, 16) for again, repeat in (("", 1), ("_r2", 2))
@@ -66,20 +63,18 @@ def test_a_study_becomes_a_folder_two_arrays_and_a_report(
         )
         assert config.train.global_batch == row.levels["train.global_batch"]
         assert [record["event"] for record in run.records()] == ["queued"]
-    assert "#SBATCH --dependency=afterany:101:102" in (tmp_path / "103.sbatch").read_text()
-    assert (tmp_path / "102.sbatch").read_text() == (folder.jobs / "102.sbatch").read_text()
-    assert "export FIRST_CELL=4\n" in (tmp_path / "102.sbatch").read_text()
+    assert dependencies(tmp_path)[8] == f"afterany:{':'.join(map(str, range(101, 109)))}"
+    second = RunFolder(folder.cell(rows[1].cell))
+    text = (tmp_path / "102.sbatch").read_text()
+    assert text == (second.path / "jobs" / "102.sbatch").read_text()
+    assert f"#SBATCH --gpus-per-node={rows[1].levels['resources.gpu']}:1\n" in text
+    assert f"#SBATCH --output={folder.jobs}/%x-%j.out\n" in text
     assert "intervals of 2 are very wide: set repeats=3 or more" in err
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.path.rglob("*"))
 
 
-def test_repeats_are_passes_over_all_cells_and_shapes_keep_that_order(study: Path, launch) -> None:
-    rows = submitted(launch, study).rows()
-    by_order = sorted(rows, key=lambda row: row.order)
-    assert [row.repeat for row in by_order] == [1] * 4 + [2] * 4
-    for shape in {row.shape for row in rows}:
-        orders = [row.order for row in rows if row.shape == shape]
-        assert orders == sorted(orders)
+def test_repeats_are_passes_over_all_cells(study: Path, launch) -> None:
+    assert [row.repeat for row in submitted(launch, study).rows()] == [1] * 4 + [2] * 4
 
 
 def test_several_values_on_a_plain_config_are_a_study(launch, site: Path) -> None:
@@ -91,7 +86,7 @@ def test_several_values_on_a_plain_config_are_a_study(launch, site: Path) -> Non
     assert (run.optimizer.lr, run.train.steps) == (3e-4, 7)
 
 
-def test_a_refusal_of_the_first_array_leaves_nothing(
+def test_a_refusal_of_the_first_job_leaves_nothing(
     study: Path, launch, command, site: Path
 ) -> None:
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo QOSMaxSubmitJob >&2; exit 1")
@@ -100,17 +95,14 @@ def test_a_refusal_of_the_first_array_leaves_nothing(
     assert [path.name for path in site.iterdir()] == [".code"]
 
 
-def test_an_array_is_no_larger_than_the_cluster_allows(
-    study: Path, launch, command, tmp_path: Path
-) -> None:
-    command("scontrol", "echo 'MaxArraySize = 3'")
-    submitted(launch, study)
-    assert array_lines(tmp_path) == ["0-2%3", "0%3", "0-2%3", "0%3", ""]
-
-
 def test_a_study_may_have_no_throttle_and_no_report(study: Path, launch, tmp_path: Path) -> None:
     submitted(launch, study, "throttle=null", "report=false")
-    assert array_lines(tmp_path) == ["0-3", "0-3"]
+    assert dependencies(tmp_path) == [""] * 8
+
+
+def test_a_throttled_job_also_waits_for_what_the_user_names(study: Path, launch, tmp_path) -> None:
+    submitted(launch, study, "throttle=7", "report=false", "--", "--dependency=afterok:5")
+    assert dependencies(tmp_path) == ["afterok:5"] * 7 + ["afterok:5,afterany:101"]
 
 
 @pytest.mark.parametrize(
@@ -128,22 +120,22 @@ def test_an_invalid_study_is_misuse_before_anything_is_written(
     assert not site.exists()
 
 
-def test_the_array_runs_the_template_of_a_snapshot_on_the_folder(
+def test_a_job_runs_the_template_of_a_snapshot_on_its_cell(
     study: Path, launch, tmp_path: Path
 ) -> None:
     folder = submitted(launch, study)
     shell, script, source = executed((tmp_path / "101.sbatch").read_text(), tmp_path)
-    assert (shell, source) == ("bash", str(folder.path))
+    assert (shell, source) == ("bash", str(folder.cell(folder.rows()[0].cell)))
     assert re.fullmatch(r".*/logs/\.code/[0-9a-f]{16}/jobs/pretrain\.sbatch", script)
     assert (ROOT / "jobs" / "report.sbatch").exists()
-    assert sys.prefix in (tmp_path / "103.sbatch").read_text()
+    assert sys.prefix in (tmp_path / "109.sbatch").read_text()
 
 
 def test_a_refused_report_is_only_a_remark(study: Path, launch, command) -> None:
     command(
         "sbatch",
         """[[ $1 == --test-only ]] && exit 0
-        ! grep -q afterany "$1" || { echo no CPU jobs here >&2; exit 1; }
+        ! grep -q report.sbatch "$1" || { echo no CPU jobs here >&2; exit 1; }
         echo Submitted batch job 7""",
     )
     code, out, err = launch("submit", study)

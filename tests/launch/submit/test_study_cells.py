@@ -8,8 +8,7 @@ import pytest
 
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder
-from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm, array_lines, end, end_all, study, submitted
+from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
 
 __all__ = ["_slurm", "study"]
 
@@ -22,22 +21,24 @@ def test_the_same_study_again_submits_only_failed_and_missing_cells(
     failed = end(folder, "a40_bs8", "failed", reason="crash")
     end(folder, "a40_bs16", "failed", reason="oom")
     end(folder, "a40_bs8_r2", "stopped", step=5)
-    lost = next(row for row in folder.rows() if row.cell == "a100_bs8")
     code, out, err = launch("submit", study)
     assert (code, "continues" in err) == (0, True)
-    assert out.splitlines()[1:] == [
-        "array: 104 (1 runs, 1x1-a100-4.0h-8cpu)",
-        "array: 105 (2 runs, 1x1-a40-4.0h-8cpu)",
-        "report: 106",
-    ]
-    assert f"export FIRST_CELL={lost.index}\n" in (tmp_path / "104.sbatch").read_text()
+    assert out.splitlines()[1:] == ["jobs: 110 to 112 (3 runs)", "report: 113"]
+    texts = "".join((tmp_path / f"{job}.sbatch").read_text() for job in (110, 111, 112))
+    left = ("a40_bs8", "a40_bs8_r2", "a100_bs8")
+    assert all(f"/pretrain.sbatch {folder.cell(cell)}\n" in texts for cell in left)
     assert [record["event"] for record in failed.records()][-2:] == ["failed", "queued"]
-    for cell in ("a40_bs8", "a40_bs8_r2", "a100_bs8"):
+    for cell in left:
         end(folder, cell, "done", step=10)
     for source in (study, folder.path):
         code, out, err = launch("submit", source)
         assert (code, out) == (0, f"study: {folder.path}\n")
         assert "nothing to run: no run is missing or failed" in err
+
+
+def job_of(folder: StudyFolder, cell: str) -> str:
+    """Return the job that was submitted for a cell."""
+    return next(folder.cell(cell).glob("jobs/*.sbatch")).stem
 
 
 @pytest.mark.parametrize("name", ["study.yaml", "cells.tsv"])
@@ -58,15 +59,12 @@ def test_queued_and_running_cells_are_not_resubmitted_and_squeue_runs_once(
 ) -> None:
     folder = submitted(launch, study)
     end_all(folder, but=("a40_bs8", "a40_bs16"))
-    rows = {row.cell: row.index for row in folder.rows()}
-    (tmp_path / "queue").write_text(
-        f"102_{rows['a40_bs8'] - 4}|PENDING||||Priority\n"
-        f"102_{rows['a40_bs16'] - 4}|RUNNING|n1|||None\n"
-    )
+    first, second = job_of(folder, "a40_bs8"), job_of(folder, "a40_bs16")
+    (tmp_path / "queue").write_text(f"{first}|PENDING||||Priority\n{second}|RUNNING|n1|||None\n")
     assert launch("submit", folder.path)[:2] == (0, f"study: {folder.path}\n")
     (query,) = (tmp_path / "squeue").read_text().splitlines()
     assert "--array" in query
-    assert "--jobs=102,1 " in query
+    assert f"--jobs={','.join(sorted([first, second]))},1 " in query
 
 
 def test_rerun_includes_cells_out_of_memory_and_those_skipped_for_them(study: Path, launch) -> None:
@@ -78,19 +76,7 @@ def test_rerun_includes_cells_out_of_memory_and_those_skipped_for_them(study: Pa
         end(folder, cell, "skipped", reason="oom", proof="a40_bs8", message="m")
     assert "nothing to run" in launch("submit", folder.path)[2]
     code, out, _ = launch("rerun", folder.path)
-    assert (code, out.splitlines()[1]) == (0, "array: 104 (3 runs, 1x1-a40-4.0h-8cpu)")
-
-
-def test_only_ranks_without_a_gpu_prove_a_lack_of_memory_by_that_of_the_host(
-    study: Path, launch
-) -> None:
-    folder = submitted(launch, study)
-    end_all(folder, but=("a40_bs8", "a40_bs16"))
-    for cell, device in (("a40_bs8", {"cpu": "x"}), ("a40_bs16", {"gpu": "NVIDIA A40"})):
-        run = end(folder, cell, "failed", reason="host_oom")
-        run.note(1, placement=[{"rank": 0, **device}])
-    out = launch("submit", folder.path)[1]
-    assert out.splitlines()[1] == "array: 104 (1 runs, 1x1-a40-4.0h-8cpu)"
+    assert (code, out.splitlines()[1]) == (0, "jobs: 110 to 112 (3 runs)")
 
 
 def test_a_grown_study_is_continued_and_a_narrowed_one_runs_its_own_cells(
@@ -101,13 +87,12 @@ def test_a_grown_study_is_continued_and_a_narrowed_one_runs_its_own_cells(
     code, out, err = launch("submit", study, "train.global_batch=8,16,32")
     assert (code, out.splitlines()[0]) == (0, f"study: {folder.path}")
     assert f"continues {folder.path}; --new starts another" in err
-    assert array_lines(tmp_path)[3:] == ["0-1%3", "0-1%3", ""]
-    assert [row.cell for row in folder.rows()][8:] == [
+    assert {row.cell for row in folder.rows()[8:]} == {
         "a100_bs32", "a100_bs32_r2", "a40_bs32", "a40_bs32_r2",
-    ]  # fmt: skip
+    }  # fmt: skip
     code, out, _ = launch("submit", study, "train.global_batch=32", "resources.gpu=a40")
     assert (code, out.splitlines()[:2]) == (
-        0, [f"study: {folder.path}", "array: 107 (2 runs, 1x1-a40-4.0h-8cpu)"],
+        0, [f"study: {folder.path}", "jobs: 115 to 116 (2 runs)"],
     )  # fmt: skip
 
 
@@ -117,7 +102,7 @@ def test_a_changed_study_and_a_new_one_get_their_own_folders(study: Path, launch
     assert submitted(launch, study, "train.steps=11").path != first.path
 
 
-def test_a_refused_second_array_leaves_the_first_and_can_be_submitted_later(
+def test_a_refused_second_job_leaves_the_first_and_can_be_submitted_later(
     study: Path, launch, command, site: Path, tmp_path: Path
 ) -> None:
     command(
@@ -129,26 +114,24 @@ def test_a_refused_second_array_leaves_the_first_and_can_be_submitted_later(
     assert launch("submit", study)[0] == 1
     (path,) = site.glob("gpus-*")
     folder = StudyFolder(path)
-    (tmp_path / "queue").write_text("".join(f"7_{i}|PENDING||||None\n" for i in range(4)))
+    (tmp_path / "queue").write_text("7|PENDING||||None\n")
     command("sbatch", "[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 8")
     code, out, _ = launch("submit", folder.path)
-    assert (code, out.splitlines()[1]) == (0, "array: 8 (4 runs, 1x1-a40-4.0h-8cpu)")
+    assert (code, out.splitlines()[1]) == (0, "jobs: 8 (7 runs)")
 
 
-def test_status_counts_the_cells_and_shows_their_tasks(
+def test_status_counts_the_cells_and_shows_their_jobs(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = submitted(launch, study)
     end_all(folder, but=("a100_bs8",))
-    index = next(row.index for row in folder.rows() if row.cell == "a100_bs8")
-    (tmp_path / "queue").write_text(f"101_{index}|PENDING||||Priority\n")
+    job = job_of(folder, "a100_bs8")
+    (tmp_path / "queue").write_text(f"{job}|PENDING||||Priority\n")
     code, out, err = launch("status", folder.path, "--json")
     states = {Path(row["run"]).name: row for row in json.loads(out)}
     assert (code, len(states)) == (0, 8)
     waiting = states["a100_bs8"]
-    assert (waiting["state"], waiting["job"], waiting["why"]) == (
-        "queued", f"101_{index}", "Priority",
-    )  # fmt: skip
+    assert (waiting["state"], waiting["job"], waiting["why"]) == ("queued", job, "Priority")
     assert err == f"{folder.path}: 8 runs: 7 done, 1 queued\n"
     monkeypatch.chdir(folder.path.parent)
     assert launch("status", folder.path.name)[2].endswith("8 runs: 7 done, 1 queued\n")
@@ -161,28 +144,16 @@ def test_cancel_ends_a_study_with_one_scancel(study: Path, launch, command, tmp_
     end_all(folder, but=tuple(names[index] for index in (0, 1, 5)))
     first = RunFolder(folder.cell(names[0]))
     first.record_event(1, "started", step=0)
-    first.note(1, slurm={"array_job": "101", "array_task": "0"})
-    (tmp_path / "queue").write_text("101_0|RUNNING|n1|||None\n101_1|PENDING||||None\n")
+    first.note(1, slurm={"job": "101"})
+    (tmp_path / "queue").write_text("101|RUNNING|n1|||None\n102|PENDING||||None\n")
     code, out, _ = launch("cancel", folder.path)
     assert (code, out) == (
         0, f"{folder.path}: 1 running, which save and stop; 2 waiting or starting, now stopped\n",
     )  # fmt: skip
     (words,) = (tmp_path / "cancelled").read_text().splitlines()
-    assert sorted(words.split()) == ["101_0", "101_1", "102_1"]
+    assert sorted(words.split()) == ["101", "102", "106"]
     last = [list(RunFolder(folder.cell(names[i])).records())[-1]["event"] for i in (0, 1, 5)]
     assert last == ["started", "stopped", "stopped"]
-
-
-def test_a_flag_that_is_gone_names_what_replaces_it(launch, capsys) -> None:
-    with pytest.raises(SystemExit):
-        launch("submit", DIGITS, "--into", "x")
-    assert "--into is gone: submit adds cells to the newest folder" in capsys.readouterr().err
-
-
-def test_a_folder_is_continued_unchanged(study: Path, launch) -> None:
-    folder = submitted(launch, study)
-    code, _, err = launch("submit", folder.path, "train.steps=3")
-    assert (code, "to add cells, submit the study file" in err) == (2, True)
 
 
 def turns(folder: StudyFolder) -> list[tuple[str, str, int]]:
@@ -195,10 +166,10 @@ def turns(folder: StudyFolder) -> list[tuple[str, str, int]]:
 def test_runs_of_an_interleaved_study_take_turns_and_go_on_where_each_was(
     study: Path, launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.slurm.executor.start_local", lambda *_: 2**22 + 1)
+    monkeypatch.setattr("launch.slurm.executor.start_detached", lambda *_, **__: 2**22 + 1)
     words = ("resources.gpu=a40", "interleave=20", "log.every=1", "train.steps=120", "repeats=1")
     code, _, err = launch("submit", study, *words)
-    assert (code, "not in arrays; submit with --local" in err) == (1, True)
+    assert (code, "not in jobs; submit with --local" in err) == (1, True)
     folder = submitted(launch, study, *words, "--local")
     first = turns(folder)
     cells = {"a40_bs8", "a40_bs16"}

@@ -11,7 +11,7 @@ from tests.launch.why.conftest import Launch, record
 def test_a_folder_that_is_not_a_run_is_refused(launch: Launch, tmp_path: Path) -> None:
     code, _, err = launch("why", tmp_path)
     assert code == 2
-    assert "nor a job id" in err
+    assert "nor the job of one" in err
 
 
 def test_a_study_tells_runs_that_failed_alike_once(site: Path, launch: Launch) -> None:

@@ -1,10 +1,12 @@
 """The one fold: its tables as a whole, and what each reader of a state relies on."""
 
 import itertools
+from pathlib import Path
 
 import pytest
 
 from configs.schema import KINDS, keys
+from runs.folder import RunFolder
 from runs.records import EVENTS
 from runs.state.evidence import Evidence
 from runs.state.fold import NEXT, STATES, TRANSITIONS, WITH_SLURM, fold
@@ -132,8 +134,9 @@ def test_failures_that_can_pass_are_requeued_after_progress_and_others_are_not()
         assert without == (after if found.at_once or not found.passes else "resume")
 
 
-def test_processes_that_left_without_a_record_have_failed() -> None:
-    found = fold(records("started"), process=Evidence(attempt=1, status=1))
+def test_processes_that_left_without_a_record_have_failed(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    found = fold(records("started"), process=Evidence(run=run, attempt=1, status=1))
     assert (found.name, found.reason, "time" in found.last) == ("failed", "crash", False)
-    goes_on = fold(records("started"), SlurmJob(state="RUNNING"), Evidence(attempt=1))
+    goes_on = fold(records("started"), SlurmJob(state="RUNNING"), Evidence(run=run, attempt=1))
     assert (goes_on.name, goes_on.reason) == ("started", None)

@@ -43,14 +43,6 @@ def test_the_decay_has_the_shape_of_its_formula(shape: str, rates: list[float]) 
     assert found[6:] == pytest.approx(rates, abs=1e-4)
 
 
-def test_a_decay_with_restarts_begins_again_from_the_whole_rate() -> None:
-    config = Optimizer(lr=1.0, decay=0.6, decay_shape="cosine", restarts=1)
-    once = Optimizer(lr=1.0, decay=1.0, decay_shape="cosine")
-    found = [config.rate(step=step, steps=10) for step in range(1, 11)]
-    period = [once.rate(step=step, steps=3) for step in range(1, 4)]
-    assert found == pytest.approx([1.0] * 4 + period * 2)
-
-
 def test_only_matrices_have_weight_decay() -> None:
     model = torch.nn.Linear(3, 3)
     groups = make_optimizer(model, Pretrain(optimizer=Optimizer(weight_decay=0.1))).param_groups

@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
-from configs.load import resolve, to_tree
+from configs.load import resolve
 from configs.schema import Pretrain
 from train.model.attention import (
     Attention,
@@ -16,9 +15,8 @@ from train.model.attention import (
     rotate,
 )
 from train.model.blocks import AdaLNBlock
-from train.model.build import build_network, network_macs, recomputed_macs
+from train.model.build import build_network, network_macs
 from train.model.dit import DiT
-from train.model.parallelize import apply_activation_checkpointing
 
 SIZES = {
     "S": {"width": 384, "depth": 12, "heads": 6},
@@ -131,35 +129,6 @@ def test_the_larger_flavours_have_their_parameters(flavour: str) -> None:
     with torch.device("meta"):
         network = build_network(config)
     assert sum(p.numel() for p in network.parameters()) == pytest.approx(parameters, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("checkpointing", "blocks"),
-    [
-        ({"mode": "none"}, 0),
-        ({"mode": "full"}, 4),
-        ({"mode": "selective"}, 2),
-        ({"mode": "selective", "every": 3}, 1),
-    ],
-    ids=str,
-)
-def test_recomputed_macs_are_those_of_the_checkpointed_blocks(
-    checkpointing: dict[str, Any], blocks: int
-) -> None:
-    config = config_of(32, 4, width=64, depth=4, heads=2)
-    tree = to_tree(config) | {"activation_checkpointing": checkpointing}
-    config = resolve(tree, source="test")
-    with torch.device("meta"):
-        network = build_network(config)
-        apply_activation_checkpointing(list(network.blocks), config.activation_checkpointing)
-        arguments = torch.randn(2, 4, 32, 32), torch.rand(2), torch.ones(2, dtype=torch.long)
-        with FlopCounterMode(display=False) as counter:
-            network(*arguments).square().sum().backward()
-    # The first layers of patches and time need no gradient of their input.
-    patches, time = 256 * 64 * 16, 256 * 64
-    macs = 3 * sum(network_macs(config).values()) + recomputed_macs(config) - patches - time
-    assert counter.get_total_flops() / 2 / 2 == pytest.approx(macs, rel=0.005)
-    assert (recomputed_macs(config) > 0) == (blocks > 0)
 
 
 def test_rotated_products_depend_on_relative_position_only() -> None:
