@@ -74,13 +74,13 @@ def read_all(paths: list[str]) -> ReadLogs:
                 logs.append(read_ours(run))
             except Unreadable as error:
                 unread.append((run.name, str(error)))
-        others = read_others(place)
+        others = _read_others(place)
         logs += others.logs
         unread += others.unread
     return ReadLogs(logs=tuple(named(logs)), unread=tuple(unread))
 
 
-def read_others(place: PathContents) -> ReadLogs:
+def _read_others(place: PathContents) -> ReadLogs:
     """Return the runs of other trainers under a path; raise `Unreadable` if it has no run at all.
 
     A remark on the first run of a folder counts the text files that hold none.

@@ -108,14 +108,6 @@ def test_files_of_a_folder_that_hold_no_run_are_counted(tmp_path, capsys):
     assert "1 files read, 2 not: 2 text" in capsys.readouterr().err
 
 
-def test_of_several_paths_the_readable_ones_are_shown(tmp_path, capsys):
-    (tmp_path / "a.log").write_bytes(write.dit(synthetic_log(n=20)))
-    code, found, error = rows_of(capsys, "runs", str(tmp_path / "a.log"), str(tmp_path / "missing"))
-    assert code == 1
-    assert [row.get("step") for row in found] == [1000, None]
-    assert "no such file" in error
-
-
 @pytest.mark.parametrize("sign", [",", "\t", ";"])
 def test_a_table_of_epochs_states_its_axis(sign, tmp_path):
     head = sign.join(["epoch", "time", "train/box_loss", "val/loss"])
