@@ -33,7 +33,6 @@ class Placed:
     axis: str = "step"
     remarks: Sequence[str] = ()
     uncertain: Mapping[str, str] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
     unit_is_known: bool = True
     evaluations: tuple[Mapping[str, float], ...] = ()
 
@@ -152,7 +151,7 @@ def _log(
             "whether the step was printed twice or done again"
         )
     merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
-    facts = dict(placed.facts)
+    facts: dict[str, Any] = {}
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:

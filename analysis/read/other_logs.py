@@ -19,7 +19,6 @@ from configs.errors import Unreadable
 
 PEEK = 1 << 14
 WANDB = b":W&B"
-IMAGES = (b"\x89PNG", b"\xff\xd8\xff\xe0", b"\xff\xd8\xff\xe1", b"RIFF", b"GIF8")
 _NAME_THEM = "name its columns with --columns step=...,loss=..."
 
 
@@ -102,14 +101,12 @@ def what_is(path: Path) -> str:
     if start.startswith((DATABASE, WANDB)):
         return "a file of wandb or a database, without a step that is known"
     if is_binary(start):
-        return "an image" if start[:4] in IMAGES else "neither text nor a known binary format"
+        return "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
     if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\d\]])", start):
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
         if keys:
             return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
-    if {"Name", "State"} <= set(head.replace('"', "").split(",")):
-        return "a W&B table of final values: it has a row per run and no curve; export the chart"
     if _is_table(start):
         return f"a table with columns {head}: {_NAME_THEM}"
     if cause := root_cause(exit_causes(path)):

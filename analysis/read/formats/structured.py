@@ -1,4 +1,4 @@
-"""Files of named values: JSON lines, JSON, CSV, and the exports of Weights & Biases.
+"""Files of named values: JSON lines, JSON and CSV.
 
 All share the names of `analysis.read.columns`.
 """
@@ -229,32 +229,7 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
                 head = [cell.strip() for cell in cells[:MOST_CELLS]]
                 continue
             rows.append((line, as_numbers(dict(zip(head, cells, strict=False)))))
-    if charts := _chart_runs(head):
-        return [
-            log
-            for run, names in charts.items()
-            for log in logs_of(_of_run(rows, names), path=path, name=f"{name}:{run}", kind="W&B")
-        ]
     return logs_of(rows, path=path, name=name, kind="csv", columns=columns)
-
-
-def _chart_runs(head: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the runs of a W&B chart export, `"Step","RUN - train/loss","RUN - ...__MIN"`."""
-    found: dict[str, dict[str, str]] = {}
-    for name in head[1:]:
-        run, dash, metric = name.rpartition(" - ")
-        if dash and not metric.endswith(("__MIN", "__MAX")):
-            found.setdefault(run, {head[0]: "step"})[name] = metric
-    return found
-
-
-def _of_run(
-    rows: Iterable[tuple[int, Mapping[str, float]]], names: Mapping[str, str]
-) -> Iterator[tuple[int, dict[str, float]]]:
-    for line, values in rows:
-        kept = {names[name]: value for name, value in values.items() if name in names}
-        if len(kept) > 1:
-            yield line, kept
 
 
 def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:

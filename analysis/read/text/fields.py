@@ -54,14 +54,7 @@ _OTHER_COUNT = frozenset(
     ["best", "num", "number", "n", "max", "maximum", "per", "every", "remaining", "start", "end",
      "from", "warmup", "next", "resume", "resuming", "patience"]
 )  # fmt: skip
-# The loss that a sentence names before the epoch: `Loss at epoch 5 is 0.3`.
-_LOSS_AT = re.compile(
-    r"((?:[A-Za-z]+[ _])?loss) +(?:at|of|in|for|after|on)(?: the)?(?: end of)?(?: [A-Za-z]+)? *$",
-    re.IGNORECASE,
-)
-_SAYS = re.compile(r"[ \t]*(?:is|was|=|:|->)[ \t]*")
 _ORDINAL = re.compile(r"^-?(?:st|nd|rd|th)\b")
-_COUNTED = re.compile(r" (epochs?|steps?|iterations?)\b")
 _AXES = frozenset(["epoch", "epochs", "step", "steps", "iteration", "iterations", "iters"])
 _MODIFIERS = frozenset(
     ["train", "training", "avg", "average", "mean", "total", "current", "batch", "epoch", "running",
@@ -144,7 +137,7 @@ def _without(line: str, begin: int, end: int) -> str:
 
 def _values(line: str) -> tuple[list[Field], str]:
     """Return the values of a line without a bar, and the phase that it begins with."""
-    found, last, phase, head, told = list[Field](), 0, "", "", ""
+    found, last, phase, head = list[Field](), 0, "", ""
     for match in _VALUE.finditer(line):
         gap, last = line[last : match.start()], match.end()
         if match["stamp"]:
@@ -164,12 +157,6 @@ def _values(line: str) -> tuple[list[Field], str]:
             not name or name.split()[-1].lower() in _NOISE
         ):
             name, unit = _ORDINAL.sub("", unit).strip(" -"), ""
-        if re.search(r"(?i:after)$", name) and (word := _COUNTED.match(line, last)):
-            name, last = word[1], word.end()
-        if not name and told and _SAYS.fullmatch(gap):
-            name = told
-        sentence = _LOSS_AT.search(gap.rstrip(_SIGNS))
-        told = sentence[1] if sentence and key_of(name) in _AXES else ""
         if gap.endswith("#") or _SOURCE.search(name):
             # The number of an output or of a source line.
             word = _QUALIFIER.match(name)

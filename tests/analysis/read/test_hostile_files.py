@@ -119,17 +119,6 @@ def test_a_file_without_an_end_of_line_is_read_in_pieces(tmp_path, monkeypatch):
     assert len(log) == 300
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 60, 1000])
-def test_the_size_of_the_pieces_changes_nothing(size, tmp_path, monkeypatch):
-    (tmp_path / "x").write_bytes(write.titan_by_four_ranks(synthetic_log(n=40)))
-    [whole] = read_logs([str(tmp_path / "x")])
-    monkeypatch.setattr("analysis.read.text.pieces.PIECE", size * 10)
-    [pieces] = read_logs([str(tmp_path / "x")])
-    assert pieces.step.tolist() == whole.step.tolist()
-    assert pieces.line.tolist() == whole.line.tolist()
-    assert pieces.column("loss").tolist() == whole.column("loss").tolist()
-
-
 def test_an_event_file_is_read_up_to_its_first_damaged_record(tmp_path):
     data = bytearray(write.tensorboard(synthetic_log(n=50)))
     data[len(data) // 2] ^= 4
@@ -138,15 +127,6 @@ def test_an_event_file_is_read_up_to_its_first_damaged_record(tmp_path):
     assert log.column("loss") == pytest.approx(synthetic_log(n=50).loss[: len(log)])
     assert 20 < len(log) < 30
     assert "is damaged" in log.remarks[0]
-
-
-def test_a_damaged_database_is_named(tmp_path):
-    write.database(synthetic_log(n=25), tmp_path / "db")
-    data = bytearray((tmp_path / "db").read_bytes())
-    data[100:400] = b"\xff" * 300
-    (tmp_path / "db").write_bytes(data)
-    with pytest.raises(Unreadable, match=r"db: "):
-        read_logs([str(tmp_path / "db")])
 
 
 def test_a_database_whose_schema_is_no_text_is_named(tmp_path):

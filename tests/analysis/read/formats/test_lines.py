@@ -31,12 +31,6 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
         ),
         "train",
     ),
-    "speedrun by seconds": (
-        lambda s, t, x, r: (
-            f"step:{s}/9999 train_loss:{x:.4f} train_time:{t:.3f}s step_avg:{t / s * 1e3:.2f}ms"
-        ),
-        "train",
-    ),
     "OLMo": (
         lambda s, t, x, r: (
             f"{stamp(t, '%Y-%m-%d %H:%M:%S')}.250\tnode-02:0\tolmo.train:979\tINFO\t"
@@ -46,14 +40,6 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
         ),
         "wall",
     ),
-    "BasicSR": (
-        lambda s, t, x, r: (
-            f"{stamp(t, '%Y-%m-%d %H:%M:%S')}.201 - INFO: [epoch:  0, iter: {s:>7,}, "
-            f"lr:(2.000e-04,)] l_pix: {x:.4e} "
-        ),
-        "wall",
-    ),
-    "llm.c": (lambda s, t, x, r: f"s:{s} trl:{x:.6f}", None),
     "llm.c console": (
         lambda s, t, x, r: (
             f"step {s:4d}/9999 | loss {x:7.6f} (+1.20z)| norm 0.3838 (-0.5z)| "
@@ -81,13 +67,6 @@ LINES: dict[str, tuple[Callable[[int, float, float, float], str], str | None]] =
             f"{stamp(t, '%Y/%m/%d %H:%M:%S')} - mmengine - INFO - Epoch(train)   "
             f"[{epoch_and_batch(s)[0] + 1}][{epoch_and_batch(s)[1]:3}/{PER_EPOCH}]  lr: 1e-03  "
             f"eta: 2 days, 1:00:00  time: {1 / r:.4f}  data_time: 0.1  memory: 44  loss: {x:.4f}"
-        ),
-        "wall",
-    ),
-    "mmengine by iterations": (
-        lambda s, t, x, r: (
-            f"{stamp(t, '%m/%d %H:%M:%S')} - mmengine - INFO - Iter(train) "
-            f"[{s:6}/160000]  lr: 1e-3  eta: 1:00:00  time: {1 / r:.4f}  loss: {x:.4f}"
         ),
         "wall",
     ),

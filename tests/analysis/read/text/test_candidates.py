@@ -4,7 +4,6 @@ import re
 import shlex
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from analysis.__main__ import main
@@ -116,13 +115,6 @@ def test_tokens_per_second_of_unknown_devices_have_no_interval(tmp_path):
     assert rate is None or rate.low is None
 
 
-def test_a_throughput_without_a_unit_is_no_rate_of_images(tmp_path):
-    rows = [f"step {n} loss {5 / n:.4f} throughput {900 + n % 7}" for n in range(1, 90)]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert "images_per_s" not in log.values
-    assert log.last("throughput") is not None
-
-
 def test_an_evaluation_in_every_interval_leaves_training_untimed(tmp_path):
     rows = []
     for n in range(1, 30):
@@ -197,12 +189,6 @@ def test_utf16_is_read(tmp_path):
     assert len(log) == 39
 
 
-def test_a_line_that_begins_with_a_bracket_is_no_json(tmp_path, capsys):
-    (tmp_path / "x").write_text("[a] hello 3\n[b] world 4\n")
-    assert main(["runs", str(tmp_path / "x")]) == 2
-    assert "text of an unknown format" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("kind", ["csv", "jsonl"])
 def test_sessions_of_a_table_are_runs_and_its_resumes_attempts(kind, tmp_path):
     steps = [*range(1, 31), *range(21, 51), *range(1, 21)]
@@ -216,20 +202,6 @@ def test_sessions_of_a_table_are_runs_and_its_resumes_attempts(kind, tmp_path):
     assert first.attempt.tolist() == [1] * 20 + [2] * 30
     assert len(second) == 20
     assert any("2 runs in a file" in remark for remark in first.remarks)
-
-
-def test_a_generic_json_line_is_enough_for_a_target(tmp_path, capsys):
-    for batch in (64, 256):
-        rows = [
-            f'{{"step": {n}, "time": {n * 1.01}, "loss": {30 / n}, "global_batch": {batch}}}'
-            for n in range(10, 900, 10)
-        ]
-        (tmp_path / f"{batch}.jsonl").write_text("\n".join(rows))
-    assert main(["target", str(tmp_path), "--target", "loss<=0.1"]) == 0
-    assert "64" in capsys.readouterr().out
-    log = read_logs([str(tmp_path / "64.jsonl")])[0]
-    assert log.global_batch == 64
-    assert np.array_equal(log.column("images"), 64.0 * log.step)
 
 
 def test_steps_that_begin_again_without_end_are_refused(tmp_path):

@@ -1,6 +1,5 @@
 """Numbers, durations and time stamps are read as printed, wherever a file is cut into pieces."""
 
-import random
 import re
 
 import numpy as np
@@ -8,11 +7,9 @@ import pytest
 
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
-from analysis.read.text.read import read_text
 from analysis.read.text.values import clock_s, moments, numbers
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import synthetic_log
-from tests.analysis.read.test_hostile_files import mutate
 
 TEXTS = ["titan_by_four_ranks", "dit", "ai_toolkit", "composer", "trainer_dicts", "mlperf"]
 
@@ -91,25 +88,6 @@ def test_the_size_of_the_pieces_changes_nothing(name, noise, tmp_path, monkeypat
     for size in (777, 5000):
         monkeypatch.setattr("analysis.read.text.pieces.PIECE", size)
         assert same(whole, read_logs([str(tmp_path / "x")]))
-
-
-def mutated_pieces(count: int, tmp_path, *, seed: int) -> None:
-    """Damaged logs are read without an error, and twice the same."""
-    rng = random.Random(seed)
-    originals = [getattr(write, name)(synthetic_log(n=150, every=1)) for name in TEXTS]
-    path = tmp_path / "x"
-    for _ in range(count):
-        path.write_bytes(mutate(rng.choice(originals), rng))
-        assert same(read_text(path, name="x"), read_text(path, name="x"))
-
-
-def test_damaged_logs_are_read_twice_the_same_in_a_small_draw(tmp_path):
-    mutated_pieces(80, tmp_path, seed=0)
-
-
-@pytest.mark.long
-def test_damaged_logs_are_read_twice_the_same(tmp_path):
-    mutated_pieces(1500, tmp_path, seed=1)
 
 
 def test_a_colour_within_a_number_is_seen_through(tmp_path):
