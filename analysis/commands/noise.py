@@ -16,14 +16,13 @@ EXAMPLE = "ditbench noise logs/digits-1120 --plot noise.png"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the number of stages, the scope and the plot."""
+    """Add the number of stages, the form and the plot."""
     parser.add_argument(
         "--stages", type=_positive, default=10, help="most stages of training (default: 10)"
     )
     parser.add_argument(
         "--by-step", action="store_true", help="print one column of B_simple per step"
     )
-    parser.add_argument("--scope", metavar="NAME", help="print this scope only: whole, adaln, ...")
     parser.add_argument(
         "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png, .svg or .pdf"
     )
@@ -43,8 +42,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"{args.paths[0]}: no run in it")
     logs = [read_noise(run, stages=args.stages) for run in runs]
     found = [(log, noise_rows(log)) for log in logs]
-    every = [row for _, rows in found for row in rows]
-    table = [row for row in every if args.scope in (None, row["scope"])]
+    table = [row for _, rows in found for row in rows]
     put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
     for log, rows in found:
         remark(noise_remarks(log, rows))
@@ -54,5 +52,5 @@ def run(args: argparse.Namespace) -> int:
         from analysis.plot import save
 
         with writing(args.plot):
-            save(noise_figure(every), args.plot)
+            save(noise_figure(table), args.plot)
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

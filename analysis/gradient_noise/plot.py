@@ -26,28 +26,23 @@ def noise_figure(rows: Sequence[Row]) -> Figure:
         _series(panels[0], [row["step"] for row in own], own, color=f"C{number}", label=run)
     _finish(panels[0], "step")
     steps = sorted({row["step"] for row in binned})
-    scopes = dict.fromkeys(row["scope"] for row in binned)
     picked = np.unique(np.linspace(0, len(steps) - 1, _STEPS_SHOWN).round().astype(int))
     for number, place in enumerate(picked if steps else ()):
-        for style, scope in zip(("-", "--"), scopes, strict=False):
-            own = [row for row in binned if (row["step"], row["scope"]) == (steps[place], scope)]
-            middles = [sum(map(float, row["t"].split("-"))) / 2 for row in own]
-            label = f"step {steps[place]}, {scope}"
-            _series(panels[1], middles, own, color=f"C{number}", label=label, style=style)
+        own = [row for row in binned if row["step"] == steps[place]]
+        middles = [sum(map(float, row["t"].split("-"))) / 2 for row in own]
+        _series(panels[1], middles, own, color=f"C{number}", label=f"step {steps[place]}")
     if binned:
         _finish(panels[1], "t")
     return figure
 
 
-def _series(
-    axes: Axes, x: Sequence[float], rows: Sequence[Row], *, color: str, label: str, style: str = "-"
-) -> None:
+def _series(axes: Axes, x: Sequence[float], rows: Sequence[Row], *, color: str, label: str) -> None:
     # NaN breaks the line, so that it never crosses an undetermined scale.
     value, low, high = (
         np.array([row[name] for row in rows], dtype=np.float64)
         for name in ("b_simple", "low", "high")
     )
-    axes.plot(x, value, style, marker="o", ms=3, lw=1, color=color, label=plain(label))
+    axes.plot(x, value, marker="o", ms=3, lw=1, color=color, label=plain(label))
     axes.vlines(x, low, high, lw=2, alpha=0.3, color=color)
 
 

@@ -10,26 +10,18 @@ from analysis.stats.intervals import Floats
 from analysis.stats.noise_scale import GramSums
 from runs.records import Record
 
-PARTS = ("products", "pairs", "squares", "counts")
-# Scopes: all parameters at every training step; of bins of t, the adaLN layers at every step, the
-# whole model at checkpoints, and the adaLN layers there for the same images.
-STEPS, ADALN, WHOLE, SAME = "steps", "adaln", "whole", "adaln_same_images"
-
 
 @dataclass(frozen=True, kw_only=True)
 class NoiseRecord:
-    """One measurement: by scope the `PARTS` of its bins of t, then of all t [bins + 1, 4].
+    """One measurement by `count` microbatches of `batch` images: the `sums` [4] of `GramSums`.
 
-    A record of training has every bin, one of a checkpoint has one bin or all t: the last of its
-    rows, and `bin` is its number. `weights` is the share of the density of t in each bin; `count`
-    and `batch` are K and b.
+    `bin` is the number of the bin of t that the images are of, None for all t.
     """
 
     step: int
     count: int
     batch: int
-    weights: Floats
-    sums: Mapping[str, Floats]
+    sums: Floats
     bin: int | None = None
     seconds: float = 0.0
 
@@ -41,45 +33,27 @@ def parse_records(records: Sequence[Record]) -> tuple[dict[str, list[NoiseRecord
     for record in sorted(records, key=lambda record: int(record.get("step", 0))):
         for name in _PARSERS.keys() & record.keys():
             try:
-                found[name].append(_checked(_PARSERS[name](int(record["step"]), record[name])))
+                found[name].append(_PARSERS[name](int(record["step"]), record[name]))
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
                 malformed += 1
     return found, malformed
 
 
-def _checked(record: NoiseRecord) -> NoiseRecord:
-    arrays = [record.weights, *record.sums.values()]
-    if record.count < 2 or record.batch < 1 or not all(np.isfinite(one).all() for one in arrays):
-        raise ValueError("no numbers of two microbatches or more")
-    return record
-
-
 def _parse_step(step: int, fields: Mapping[str, Any]) -> NoiseRecord:
-    """Parse `gns`: norms over some training steps, and the Gram sums of every bin."""
+    """Parse `gns`: norms over some training steps."""
     count, batch = int(fields["k"]), int(fields["b"])
-    sums, weights = {STEPS: _norms(fields, count, batch, steps=int(fields["steps"]))}, np.zeros(0)
-    if bins := fields.get("bins"):
-        weights, all_t = np.array(bins["weights"], dtype=np.float64), fields["adaln"]
-        own = np.array([bins[name] for name in PARTS], dtype=np.float64).T
-        if len(own) != len(weights):
-            raise ValueError("not as many weights as bins")
-        total = [all_t["products"], all_t["pairs"], 0.0, all_t["pairs"]]
-        sums[ADALN] = np.vstack([own, np.array([total], dtype=np.float64)])
-    return NoiseRecord(step=step, count=count, batch=batch, weights=weights, sums=sums)
+    sums = _norms(fields, count, batch, steps=int(fields["steps"]))
+    return NoiseRecord(step=step, count=count, batch=batch, sums=sums)
 
 
 def _parse_sample(_: int, fields: Mapping[str, Any]) -> NoiseRecord:
     """Parse `gns_sample`: one sample at a checkpoint, of one bin or of all t."""
-    count, batch = int(fields["k"]), int(fields["b"])
-    sums, number = {WHOLE: _norms(fields, count, batch)}, fields.get("bin")
-    if adaln := fields.get("adaln"):
-        sums[SAME] = np.array([[adaln[part] for part in PARTS]], dtype=np.float64)
+    count, batch, number = int(fields["k"]), int(fields["b"]), fields.get("bin")
     return NoiseRecord(
         step=int(fields["checkpoint"]),
         count=count,
         batch=batch,
-        weights=np.array([] if number is None else [fields["weight"]], dtype=np.float64),
-        sums=sums,
+        sums=_norms(fields, count, batch),
         bin=None if number is None else int(number),
         seconds=float(fields["seconds"]),
     )
@@ -92,9 +66,14 @@ _PARSERS: dict[str, Callable[[int, Mapping[str, Any]], NoiseRecord]] = {
 
 
 def _norms(fields: Mapping[str, Any], count: int, batch: int, *, steps: int = 1) -> Floats:
+    if count < 2 or batch < 1:
+        raise ValueError("no two microbatches")
     small, big = (np.array([fields[name]], dtype=np.float64) for name in ("small", "big"))
     weight = np.array([float(steps)])
-    return gram_sums_from_norms(small, big, count=count, batch=batch, weight=weight).columns
+    sums = gram_sums_from_norms(small, big, count=count, batch=batch, weight=weight).columns[0]
+    if not np.isfinite(sums).all():
+        raise ValueError("no numbers")
+    return np.asarray(sums)
 
 
 def gram_sums_from_norms(
@@ -105,7 +84,6 @@ def gram_sums_from_norms(
     A sample stands for `weight` [n] steps, by default one.
     """
     weight = np.ones(len(small)) if weight is None else weight
-    # The unbiased estimate of |G|^2 (McCandlish et al. 2018, A.1).
     g2 = (count * big - small) / (count - 1)
     return GramSums.of(
         products=g2 * weight, pairs=weight, squares=small * weight, counts=weight, batch=batch

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from analysis.gradient_noise.records import SAME, WHOLE
 from analysis.gradient_noise.stages import GradientNoiseLog
 from analysis.stats.intervals import Estimate
 from analysis.stats.noise_scale import DETERMINED, GramSums, noise_scale
@@ -15,18 +14,17 @@ Row = dict[str, Any]
 
 
 def noise_rows(log: GradientNoiseLog) -> list[Row]:
-    """Return a row per stage and, below it, a row per bin and scope."""
+    """Return a row per stage and, below it, a row per bin of t."""
     found = []
     for stage in log.stages:
         first = {"run": log.name, "step": stage.step}
         # The microbatches: K of b images.
         shape = {"k": stage.count, "b": stage.whole.batch, "seconds": stage.seconds}
-        found.append(first | {"t": "all", "scope": WHOLE} | _scale_fields(stage.whole) | shape)
-        for binned in stage.binned:
-            count = len(binned.bins)
-            for k, sums in enumerate(binned.bins):
-                t = f"{k / count:.4g}-{(k + 1) / count:.4g}"
-                found.append(first | {"t": t, "scope": binned.scope} | _scale_fields(sums))
+        found.append(first | {"t": "all"} | _scale_fields(stage.whole) | shape)
+        count = len(stage.bins)
+        for k, sums in enumerate(stage.bins):
+            t = f"{k / count:.4g}-{(k + 1) / count:.4g}"
+            found.append(first | {"t": t} | _scale_fields(sums))
     return found
 
 
@@ -57,7 +55,7 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Return `noise_rows` with a column per step that holds B_simple and its interval."""
     found: dict[tuple[Any, ...], Row] = {}
     for row in table:
-        first = {name: row[name] for name in ("run", "scope", "t")}
+        first = {name: row[name] for name in ("run", "t")}
         line = found.setdefault(tuple(first.values()), first)
         text = row["verdict"]
         if row["b_simple"] is not None:
@@ -78,20 +76,3 @@ def noise_remarks(log: GradientNoiseLog, rows: Sequence[Row]) -> Iterator[str]:
             f"{log.name}: undetermined in {undetermined} of {len(verdicts)} stages: the interval "
             "of |G|^2 or of tr Sigma contains zero, or there are too few samples"
         )
-    last = log.stages[-1]
-    ratios = adaln_over_whole([row for row in rows if row["step"] == last.step])
-    known = [one for one in ratios if one is not None]
-    if known:
-        yield (
-            f"{log.name}, step {last.step}: adaLN's noise scales are {min(known):.2g} to "
-            f"{max(known):.2g} times the whole model's ({len(known)} of {len(ratios)} bins)"
-        )
-
-
-def adaln_over_whole(rows: Sequence[Row]) -> list[float | None]:
-    """Return the ratio of adaLN's noise scale to the whole model's for the same images, by bin."""
-    scales = [
-        {row["t"]: row["b_simple"] for row in rows if row["scope"] == scope and row["t"] != "all"}
-        for scope in (SAME, WHOLE)
-    ]
-    return [a / b if a and (b := scales[1].get(t)) else None for t, a in scales[0].items()]

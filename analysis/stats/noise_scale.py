@@ -69,11 +69,6 @@ def noise_scale(sums: GramSums) -> NoiseScale:
     return NoiseScale(g2=g2, s=s, b_simple=b_simple)
 
 
-def image_noise(sums: Floats, batch: int) -> tuple[Floats, Floats]:
-    """Return |G|^2 and tr Sigma from sums of columns [..., 4]."""
-    return _g2(sums), _s(sums, batch)
-
-
 def _g2(sums: Floats) -> Floats:
     return np.asarray(sums[..., 0] / sums[..., 1])
 

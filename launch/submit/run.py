@@ -59,7 +59,8 @@ def submit(request: RunRequest, choices: Choices) -> int:
 
 def bill(runs: int, gpu_hours: float) -> str:
     """Return the number of runs and the most that they cost."""
-    return f"{plural(runs, 'run')}, at most {gpu_hours:g} GPU-hours"
+    most = f", at most {gpu_hours:g} GPU-hours" if gpu_hours else ""
+    return plural(runs, "run") + most
 
 
 def run_request(

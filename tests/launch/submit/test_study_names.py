@@ -80,8 +80,8 @@ def check(names: Names, folder: Path) -> bool:
         return False
     for script in found_scripts:
         text = executor.sbatch_text(script)
-        head, _, body = text.partition("\n\n")
-        lines = head.splitlines()[1:]
+        head, _, body = text.partition("# setup")
+        lines = head.splitlines()[3:-1]
         words = [shlex.split(line.removeprefix("#SBATCH ")) for line in lines]
         assert all(line.startswith("#SBATCH --") for line in lines)
         assert all(len(word) == 1 for word in words)
