@@ -10,7 +10,7 @@ from analysis.read.epochs import regularity
 from analysis.read.text.candidates import Candidate
 from analysis.read.vocabulary import is_evaluation, is_result
 
-FEWEST_STEPS = 3
+FEWEST_STEPS, FEWEST_WITHOUT_LOSS = 3, 5
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
 LEAST_LOSSES = 0.3
@@ -66,7 +66,7 @@ def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     )  # fmt: skip
     # One line may be the first of a training; many of one step are a count that stands still.
     is_first = has_loss and (len(rows) == 1 or axis == "epoch")
-    fewest = 1 if is_first else 2 if has_loss else FEWEST_STEPS
+    fewest = 1 if is_first else 2 if has_loss else FEWEST_WITHOUT_LOSS
     if distinct < fewest:
         return 0.0
     if not (has_loss or is_evaluated or has_total or is_measured):
