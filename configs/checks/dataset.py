@@ -1,17 +1,12 @@
 """The images of a fine-tuning, each with a caption in NAME.txt."""
 
 import hashlib
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from configs.checks.captions import fill_trigger, open_image, read_text
 from configs.errors import ConfigError
 from configs.schema import Finetune
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 CAPTION = ".txt"
 # The formats that both engines read.
@@ -118,27 +113,3 @@ def caption_problem(pair: CaptionedFile, image: Path) -> str | None:
     if not pair.caption.is_file():
         return f"no caption; write {pair.caption.name}: one line that describes the image"
     return None
-
-
-def fitted_size(width: int, height: int, *, resolution: int, bucket: int) -> tuple[int, int]:
-    """Return the width and height to train an image at: its shape, with the area of `resolution`.
-
-    Both are multiples of `bucket`. Images are never enlarged, so a small image keeps about
-    its own area, as in ai-toolkit.
-    """
-    scale = min(1.0, resolution / math.sqrt(width * height))
-    across = max(bucket, round(width * scale / bucket) * bucket)
-    down = max(bucket, round(height * scale / bucket) * bucket)
-    # Rounding must not exceed the area: memory is planned by the resolution.
-    while across * down > resolution**2 and max(across, down) > bucket:
-        across, down = (across - bucket, down) if across >= down else (across, down - bucket)
-    return across, down
-
-
-def fitted_image(file: Path, *, resolution: int, bucket: int) -> "Image":
-    """Return an image as training sees it: turned by its EXIF tag, scaled, its centre cropped."""
-    from PIL import Image, ImageOps
-
-    image = ImageOps.exif_transpose(open_image(file)).convert("RGB")
-    size = fitted_size(image.width, image.height, resolution=resolution, bucket=bucket)
-    return ImageOps.fit(image, size, Image.Resampling.LANCZOS)

@@ -7,10 +7,17 @@ import torch
 from torch import Tensor
 
 from configs.checks.captions import fill_trigger
-from configs.checks.dataset import CaptionedFile, fitted_image, image_set
+from configs.checks.dataset import CaptionedFile, image_set
 from configs.schema import Finetune
 from finetune.native.base_model import DTYPES
-from finetune.native.encoders import embed, encode, load_text_encoders, load_vae, pixels
+from finetune.native.encoders import (
+    embed,
+    encode,
+    fitted_image,
+    load_text_encoders,
+    load_vae,
+    pixels,
+)
 from train.engine.clocks import Clocks
 from train.engine.metrics import log
 

@@ -106,17 +106,12 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
             {"train": {"steps": "200"}},
             "train.steps (steps): expected a valid integer, found the text '200'",
         ),
-        (
-            {"train": {"steps": 2.5}},
-            "train.steps (steps): expected a valid integer, found the number 2.5",
-        ),
         ({"train": 3}, "train: expected a group of keys, found the integer 3"),
         (
             {"train": {"precision": "bf17"}},
             "train.precision: expected 'fp32', 'tf32' or 'bf16', found the text 'bf17'",
         ),
         ({"kind": "pretrian"}, f"kind is 'pretrian'; expected one of {', '.join(MODELS)}"),
-        ({"kind": ["pretrain"]}, f"kind is ['pretrain']; expected one of {', '.join(MODELS)}"),
         ({"model": {"qk_norm": 1}}, "model.qk_norm: expected a valid boolean, found the integer 1"),
         ({"optimizer": {"lr": 0}}, "optimizer.lr: expected greater than 0, found the integer 0"),
         (
@@ -131,14 +126,6 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         (
             {"data": {"source": "cifar10"}},
             "data.source cifar10 needs data.path, the folder of its data",
-        ),
-        (
-            {"data": {"source": "latents"}},
-            "data.source latents needs data.path, the folder of its data",
-        ),
-        (
-            {"data": {"vae": "x"}},
-            "data.source digits takes no data.vae: remove it",
         ),
         (
             {"kind": "encode", "encode": {"images": "x", "vae": "y"}},

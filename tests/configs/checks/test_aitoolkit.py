@@ -11,11 +11,9 @@ from configs.checks.aitoolkit_example import example
 from configs.checks.aitoolkit_source import architectures
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
-from configs.load import load, resolve, to_tree
+from configs.load import load, resolve
 from configs.schema import Finetune
-from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.config import Workspace, toolkit_config
-from launch.__main__ import main
 from tests.finetune.aitoolkit_runs import make_toolkit
 
 
@@ -78,20 +76,6 @@ def test_an_unknown_key_and_one_of_ours_are_refused_with_the_fix(
     with pytest.raises(ConfigError) as refused:
         check_aitoolkit(config(passed))
     assert message in str(refused.value)
-
-
-def test_check_refuses_keys_that_auto_would_ignore(
-    tmp_path: Path, kit: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = tmp_path / "passed.yaml"
-    monkeypatch.delenv("AI_TOOLKIT")
-    file.write_text(dump_yaml(to_tree(config({"train": {"noise_offset": 0.1}}))))
-    assert main(["check", str(file)]) == 2
-    assert "engine=auto takes the native engine" in capsys.readouterr().err
-    monkeypatch.setenv("AI_TOOLKIT", str(kit))
-    file.write_text(dump_yaml(to_tree(config({"train": {"noise_off": 1}}, engine="aitoolkit"))))
-    assert main(["check", str(file)]) == 2
-    assert "did you mean aitoolkit.train.noise_offset?" in capsys.readouterr().err
 
 
 def test_what_only_ai_toolkit_has_is_refused_for_the_native_engine(
@@ -278,13 +262,3 @@ def test_each_resume_with_an_average_is_a_remark() -> None:
     (remark,) = remarks(config(passed, engine="aitoolkit"))
     assert "each resume loses the steps it lags behind" in remark
     assert process(config(passed))["train"]["ema_config"] == passed["train"]["ema_config"]
-
-
-def test_a_broken_checkout_is_reported_before_anything_is_queued(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AI_TOOLKIT", str(tmp_path))
-    keys = {"data": {"folder": str(tmp_path)}}
-    with pytest.raises(ConfigError, match=r"not a checkout of ai-toolkit.*env/create.sh"):
-        check_aitoolkit(config({}, engine="aitoolkit", **keys))
-    check_aitoolkit(config({}, engine="auto", **keys))

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.checks.batch import divide
-from configs.checks.dataset import fitted_size
 from configs.load import resolve
 from configs.schema import Finetune
 from finetune.native.data import Batches, BatchOrder
+from finetune.native.encoders import fitted_size
 from finetune.native.inputs import CaptionedImage, Encoded
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
