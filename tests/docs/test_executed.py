@@ -35,7 +35,7 @@ CONCRETE = {
         "python -m launch plan logs/RUN --script"
     ],
     "python -m launch plan STUDY [key=v1,v2 ...]": [
-        f"python -m launch plan {LAYOUTS} resources.gpu=a40 train.global_batch=64,128"
+        f"python -m launch plan {STUDY} resources.gpu=a40 seed=0,1"
     ],
     "python -m launch status [RUN|STUDY|LOGS] [--once|--wait] [--all] [--json|--csv]": [
         "python -m launch status logs/RUN --once --json",
