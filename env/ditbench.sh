@@ -11,7 +11,7 @@ usage: ditbench COMMAND ...        `ditbench COMMAND --help` describes a command
 
 before a job
   doctor    measure how this cluster behaves, and write its site file
-  check     is it sound? config, study, batch script, images, latents
+  check     is it sound? config, study, batch script, images, latents, LoRA
   plan      does it fit, where, when, for how much, and what would be submitted?
   submit    queue a config, resume a run, or run a study
 while it runs

@@ -8,8 +8,8 @@ from pathlib import Path
 from configs.files import open_regular
 
 CHECKABLE = (
-    "a config or a study (.yaml), a batch script, or a folder of images or of latents; of a run or "
-    "a study: ditbench runs FOLDER"
+    "a config or a study (.yaml), a batch script, a folder of images or of latents, or a LoRA "
+    "(.safetensors); of a run or a study: ditbench runs FOLDER"
 )
 # Enough files to tell what a folder holds.
 _MOST_FILES = 10_000
@@ -22,6 +22,8 @@ def kind_of(path: Path) -> str | None:
         return _kind_of_folder(path)
     if path.suffix in (".yaml", ".yml"):
         return "config"
+    if path.suffix == ".safetensors":
+        return "LoRA"
     return "batch script" if _is_script(path) else None
 
 

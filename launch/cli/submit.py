@@ -41,7 +41,7 @@ def _add_check(commands: Commands) -> None:
         "check",
         help="look what X is, and whether it is sound; no cluster is asked",
         epilog="X: a config or study with key=value, a batch script, a folder of "
-        "images, latents. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
+        "images, latents, a LoRA. exit codes: 0 sound, 1 problems, 2 invalid or unknown",
     )
     check.add_argument("words", nargs="+", metavar="X", help="files and folders, then key=value")
     for name, text in _CHECK_FLAGS.items():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 from configs.load import load, to_tree
 from launch.__main__ import main
@@ -25,13 +26,31 @@ def images(folder: Path, *names: str) -> Path:
     return folder
 
 
-def test_a_config_and_a_study_are_told_apart(launch: Launch, site: Path) -> None:
-    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml")
+def test_each_x_is_taken_for_what_it_is(launch: Launch, site: Path, tmp_path: Path) -> None:
+    lora = tmp_path / "a.safetensors"
+    halves = {"x.lora_A.weight": np.zeros((4, 8)), "x.lora_B.weight": np.zeros((16, 4))}
+    save_file(halves, lora)
+    code, out, err = launch("check", DIGITS, ROOT / "configs/studies/layouts.yaml", lora)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
         f"{DIGITS}: config of kind pretrain: good",
         f"{ROOT}/configs/studies/layouts.yaml: study of 48 cells: good",
+        f"{lora}: LoRA of 1 layer, rank 4, F64: good",
     ]
+
+
+def test_a_damaged_lora_has_problems(launch: Launch, tmp_path: Path) -> None:
+    lora = tmp_path / "a.safetensors"
+    save_file({"x.lora_A.weight": np.zeros((4, 8)), "y.lora_down.weight": np.zeros((4, 8)),
+               "y.lora_up.weight": np.zeros((16, 3))}, lora)  # fmt: skip
+    code, out, _ = launch("check", lora)
+    assert code == 1
+    assert "x: one of its two matrices is missing" in out
+    assert "y: its matrices (4, 8) and (16, 3) share no rank" in out
+    save_file({"weight": np.zeros(3)}, lora)
+    code, _, err = launch("check", lora)
+    assert code == 2
+    assert err.startswith(f"{lora}: none of its 1 tensors is a matrix of a LoRA")
 
 
 def test_images_and_latents_go_to_the_part_that_reads_them(
