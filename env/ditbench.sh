@@ -13,7 +13,7 @@ before a job
   doctor    measure how this cluster behaves, and write its site file
   check     is it sound? config, study, batch script, images, latents, LoRA
   plan      does it fit, where, when, for how much, and what would be submitted?
-  submit    queue a config, resume a run, or run a study
+  submit    queue a batch script or a config, resume a run, or run a study
 while it runs
   status    steps, pace and state of runs; live on a terminal
   tail      follow the output of a run
