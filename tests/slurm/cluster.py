@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -227,10 +228,9 @@ def _batch_shell(job: str) -> int:
         try:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
             variables = (folder / "environ").read_text(errors="replace").split("\0")
-            # 26.05 numbers the batch script as a step, too.
-            is_step = any(variable.startswith("SLURM_STEP_ID=") for variable in variables)
-            is_script = b"slurm_script" in (folder / "cmdline").read_bytes()
-            if f"SLURM_JOB_ID={job}" not in variables or (is_step and not is_script):
+            # 26.05 numbers the batch script as a step, too: -5.
+            is_step = any(re.fullmatch(r"SLURM_STEP_ID=\d+", variable) for variable in variables)
+            if is_step or f"SLURM_JOB_ID={job}" not in variables:
                 continue
             if Path("/proc", parent, "comm").read_text() == "slurmstepd\n":
                 return int(folder.name)

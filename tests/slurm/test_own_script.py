@@ -193,7 +193,7 @@ def test_hostile_scripts_run_as_under_sbatch(project: Project) -> None:
         "stdin.sbatch": "#!/bin/bash\ncat; echo read $?; trap\nkill -l 9\nenv | grep -c PYTHON\n",
         "group.sbatch": "#!/bin/bash\ntrap 'echo t; trap - TERM' TERM\nkill 0\necho after\n",
         "environment.sbatch": "#!/bin/bash\nenv | grep -vE '^(LOGS|SLURM_JOBID|SLURM_JOB_(ID|"
-        "NAME|START_TIME|END_TIME)|SLURMD_|SLURM_TASK_PID|_)=' | LC_ALL=C sort\n",
+        "SLUID|NAME|START_TIME|END_TIME)|SLURMD_|SLURM_TASK_PID|_)=' | LC_ALL=C sort\n",
         "indented.sbatch": "#!/bin/bash\n  # a comment\n\n#PBS -l walltime=1\n#SBATCH -c 2\n"
         "echo $SLURM_CPUS_PER_TASK\n",
         "latin.sbatch": "#!/bin/bash\n# Caf\udce9\necho 'Caf\udce9'\n",
