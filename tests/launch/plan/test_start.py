@@ -62,7 +62,7 @@ def test_of_a_study_folder_the_missing_runs_are_planned(launch, tmp_path: Path) 
     assert "the first run may start about 01 Jan 10:00; " in err
     end_all(study)
     code, out, err = launch("plan", study.path)
-    assert (code, "0 runs, at most " in out) == (0, True)
+    assert (code, out.splitlines().count("0 runs")) == (0, 1)
     assert err.endswith("nothing to run: no run is missing or failed, or none fits\n")
 
 

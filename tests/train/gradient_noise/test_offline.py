@@ -148,7 +148,7 @@ def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> 
     ("keys", "word"),
     [
         ({}, "run must name the folder"),
-        ({"run": "a", "sampler": "stratified"}, "sampler: removed from gns runs"),
+        ({"run": "a", "sampler": "stratified"}, "sampler: removed"),
         ({"run": "a", "count": 1}, "count"),
     ],
 )

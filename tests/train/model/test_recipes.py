@@ -1,7 +1,6 @@
 """The block choices of docs/recipes.md give the outputs of published code, and do what they say."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +8,6 @@ import torch
 from diffusers import PixArtTransformer2DModel
 from torch import Tensor
 
-from configs.errors import ConfigError
-from configs.load import resolve
-from runs.checks.paths import check_paths
 from tests.train.model.test_dit import config_of, inputs, perturbed
 from train.model.build import build_network
 from train.model.published import from_published
@@ -106,22 +102,3 @@ def test_registers_are_read_by_attention_and_do_not_rotate(conditioning: str) ->
     with torch.no_grad():
         network.registers.neg_()
     assert (network(*inputs()) - plain).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize(
-    "model",
-    [{"conditioning": "adaln_single"}, {"registers": 4}],
-    ids=str,
-)
-def test_published_weights_are_refused_for_parts_that_they_were_not_trained_with(
-    model: dict[str, Any], tmp_path: Path
-) -> None:
-    folder = tmp_path / "dit" / "transformer"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    (tmp_path / "dit.pt").write_bytes(b"")
-    for name in ("dit", "dit.pt"):
-        changes = {"init_from": str(tmp_path / name)}
-        check_paths(resolve({"model": changes}, source="test"))
-        with pytest.raises(ConfigError, match=f"no model.{next(iter(model))}: remove"):
-            check_paths(resolve({"model": changes | model}, source="test"))
