@@ -217,7 +217,9 @@ class _Script:
     def _record_end(self, status: int) -> bool:
         """Record how the attempt ended; return whether the job is to be requeued."""
         can_resume = self._config.resume is not None
-        why = _ask_slurm() if self._is_ended and batch_job() else ""
+        # On a busy node KILL may follow TERM before TERM is seen.
+        is_by_slurm = self._is_ended or status == -signal.SIGKILL
+        why = _ask_slurm() if is_by_slurm and batch_job() else ""
         is_limit = why == "limit" or (self._is_near_limit and can_resume)
         if is_limit and can_resume and batch_job():
             return self._pause()
