@@ -147,13 +147,13 @@ class Shape:
 
 @dataclass(kw_only=True)
 class Text:
-    """What a text holds: its kinds of lines, the commonest first, and its epochs by place.
+    """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
     `numbered` counts the lines with a number.
     """
 
-    kinds: list[Kind]
-    epochs: Rows
+    kinds: list[Kind] = field(default_factory=list)
+    epochs: Rows = field(default_factory=lambda: Rows({}))
     lines: int = 0
     numbered: int = 0
 
@@ -163,30 +163,11 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
 
     A stamp or a rank alone is no value. Shapes beyond `MOST_SHAPES` are not read.
     """
+    text = Text()
     shapes: dict[tuple[str, ...], Shape] = {}
-    lines = numbered = 0
     for piece in pieces:
-        seen, place = list[Shape](), 0
-        for line in piece.text.split("\n"):
-            parts = _TOKEN.split(line[:LONGEST_LINE])
-            if len(parts) > 1:
-                numbered += 1
-                key = tuple(parts[::2])
-                shape = shapes.get(key)
-                if shape is not None and shape.fixed:
-                    key += tuple(parts[2 * n + 1] for n in shape.fixed)
-                    shape = shapes.get(key)
-                if shape is None and len(shapes) < MOST_SHAPES:
-                    shape = shapes[key] = Shape(parts)
-                if shape is not None and shape.cells:
-                    if not shape.texts:
-                        seen.append(shape)
-                    shape.texts.append(parts[1::2])
-                    shape.places.append(place)
-            place += len(line) + 1
-        for shape in seen:
-            shape.convert(piece)
-        lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
+        text.numbered += _read_piece(piece, shapes)
+        text.lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
     kinds: dict[tuple[str, ...], Kind] = {}
     for shape in dict.fromkeys(shapes.values()):
         if any(one.form not in ("stamp", "rank") for one in shape.fields.values()):
@@ -197,12 +178,38 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
             kind.shapes.append(shape)
             kind.count += sum(map(len, shape.parts))
     every = sorted(kinds.values(), key=lambda kind: -kind.count)
-    return Text(
-        kinds=[_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])],
-        epochs=_epochs(every),
-        lines=lines,
-        numbered=numbered,
-    )
+    text.kinds = [_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])]
+    text.epochs = _epochs(every)
+    return text
+
+
+def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape]) -> int:
+    """Add the lines of a piece to their shapes; return how many have a number.
+
+    A shape is found by the text between its numbers, and one in which numbers belong to words by
+    these numbers, too.
+    """
+    seen, place, numbered = list[Shape](), 0, 0
+    for line in piece.text.split("\n"):
+        parts = _TOKEN.split(line[:LONGEST_LINE])
+        if len(parts) > 1:
+            numbered += 1
+            key = tuple(parts[::2])
+            shape = shapes.get(key)
+            if shape is not None and shape.fixed:
+                key += tuple(parts[2 * n + 1] for n in shape.fixed)
+                shape = shapes.get(key)
+            if shape is None and len(shapes) < MOST_SHAPES:
+                shape = shapes[key] = Shape(parts)
+            if shape is not None and shape.cells:
+                if not shape.texts:
+                    seen.append(shape)
+                shape.texts.append(parts[1::2])
+                shape.places.append(place)
+        place += len(line) + 1
+    for shape in seen:
+        shape.convert(piece)
+    return numbered
 
 
 def _merged(kinds: list[Kind]) -> list[Kind]:
