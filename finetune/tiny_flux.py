@@ -30,7 +30,7 @@ _SIDE, _TEXT_WIDTH, _VAE_CHANNELS, _ROPE = 64, 16, (8, 8, 8, 8), (4, 6, 6)
 
 @dataclass(frozen=True, kw_only=True)
 class FluxSize:
-    """What differs between models: attention heads, tokens of T5, and steps on sprites."""
+    """The sizes in which models differ: attention heads, tokens of T5, and steps on sprites."""
 
     heads: int
     text_tokens: int

@@ -1,4 +1,4 @@
-"""What a user asks for who submits a batch script: its text, flags, and what is varied."""
+"""The request of a user who submits a batch script: its text, flags, and varied values."""
 
 import hashlib
 import shlex

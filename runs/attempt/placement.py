@@ -1,4 +1,4 @@
-"""Where an attempt runs: its node and its GPUs."""
+"""The placement of an attempt: its node and its GPUs."""
 
 import contextlib
 import os

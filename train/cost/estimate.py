@@ -1,4 +1,7 @@
-"""What fits on each GPU, with which micro batch, and how long a step takes; needs no torch."""
+"""Estimate what fits on each GPU, with which micro batch, and how long a step takes.
+
+This needs no torch.
+"""
 
 from dataclasses import dataclass
 

@@ -12,7 +12,7 @@ from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
 
 # Beside losses, a value with such a name is their sum.
 _WHOLE = frozenset(["total", "sum", "overall"])
-# The Trainer's last line has the mean loss of the whole training.
+# The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2

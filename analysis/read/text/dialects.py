@@ -1,4 +1,4 @@
-"""What a value of a line means: by its name and unit, and by the trainer that prints it."""
+"""The meaning of a value of a line, by its name and unit, and by the trainer that prints it."""
 
 import re
 from collections.abc import Sequence
