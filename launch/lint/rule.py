@@ -45,7 +45,7 @@ class Pattern:
     def __call__(self, script: Script) -> Iterator[int]:
         """Yield the numbers of the lines."""
         given = [script.directive(*names.split("|")) for names in self.directives]
-        if script.find(self.unless) or not script.find(self.also):
+        if script.find(self.unless) or (self.also and not script.find(self.also)):
             return
         for directive in given:
             if directive is None:

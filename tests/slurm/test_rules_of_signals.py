@@ -93,7 +93,7 @@ STEPS = "#SBATCH --signal={}USR1@60\ntrap 'echo shell' USR1\n{}echo up\nsleep 3 
 
 
 def test_a_signal_without_b_reaches_steps_and_not_the_shell(trial: Trial) -> None:
-    step = "srun bash -c \"trap 'echo step' USR1; echo ready; sleep 3 & wait\" &\n"
+    step = "srun bash -c \"trap 'echo step' USR1; echo ready; sleep 30 & wait\" &\n"
     bad, good = STEPS.format("", step), STEPS.format("B:", step)
     assert "not-for-the-shell" in rules(bad)
     assert "not-for-the-shell" not in rules(good)

@@ -180,6 +180,11 @@ def test_other_spellings_of_a_mistake_are_found(line: str, rule: str) -> None:
     assert f"11: {rule}" in rules(text)
 
 
+def test_mistakes_in_directives_need_no_command() -> None:
+    text = "#!/bin/bash\n#SBATCH --exclusive\n#SBATCH --oversubscribe\n"
+    assert "3: shared-and-exclusive" in rules(text)
+
+
 def test_a_short_warning_is_a_remark() -> None:
     text = TWO_NODES.replace("USR1@180", "USR1@20")
     assert rules(text) == ["8: short-warning"]
