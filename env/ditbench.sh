@@ -28,7 +28,7 @@ afterwards
   cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
   target    time to a loss, by devices and batch; --critical-batch
   noise     gradient noise scale
-  cost      GPU-hours, money and energy
+  cost      GPU-hours and energy
   report    everything on one HTML page; --check
   export    runs to wandb or one table
   audit     claims, recomputed

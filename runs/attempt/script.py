@@ -27,7 +27,7 @@ from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Command
 from runs.attempt.open import claim
-from runs.attempt.output_log import OutputLog, last_exception
+from runs.attempt.output_log import OutputLog
 from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
 from runs.attempt.placement import placement
@@ -35,6 +35,7 @@ from runs.attempt.witness import HANDLED, Witness
 from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
+from runs.state.log_lines import last_exception
 from runs.trust import check_own
 
 # The files of a run's folder `script/`: the text that runs, and that of later attempts, in which
@@ -235,7 +236,8 @@ class _Script:
         elif status:
             output = read_end(self._log.path)
             shown = f"exit status {status}" if status > 0 else signal.Signals(-status).name
-            self._fail(reason_of_exit(status, output), f"{shown}: {last_exception(output)}")
+            raised = last_exception(output.splitlines()) or "no traceback in its output"
+            self._fail(reason_of_exit(status, output), f"{shown}: {raised}")
         else:
             self._event("done")
         return False

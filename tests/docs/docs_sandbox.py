@@ -56,7 +56,6 @@ def build(folder: Path, commands: Iterable[str]) -> Path:
     plant_tunings(logs)
     plant_samples(folder / "output" / "my_lora" / "samples")
     plant_files(folder)
-    (folder / "rates.yaml").write_text("a40: 1.0\n")
     return folder
 
 
