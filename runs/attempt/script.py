@@ -36,6 +36,7 @@ from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
 from runs.state.log_lines import last_exception
+from runs.state.reasons import is_disk_full
 from runs.trust import check_own
 
 # The files of a run's folder `script/`: the text that runs, and that of later attempts, in which
@@ -61,10 +62,9 @@ def main(path: str, *arguments: str) -> None:
         # Remarks would stand in the output of the script.
         with contextlib.redirect_stderr(io.StringIO()):
             attempt = claim(run, config, began=time.time(), source=str(config.script))
-        script = _Script(run, attempt, config)
+        status = _Script(run, attempt, config).run([*arguments], umask=umask)
     except (ConfigError, OSError) as error:
         sys.exit(f"ditbench: {error}")
-    status = script.run([*arguments], umask=umask)
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -status != signal.SIGKILL:
@@ -108,13 +108,16 @@ class _Script:
         self._sample_gpus(placed)
         self._follow(process, pipes, witness)
         status = process.wait()
-        self._run.note(self._number, ended=time.time())
-        requeues = self._record_end(status)
-        keep_logs(self._run, self._number, before)
-        if requeues and not _shell("requeue_job"):
-            self._fail(
-                "timeout", f"this site does not requeue; go on: ditbench submit {self._run.path}"
-            )
+        try:
+            requeues = self._record_end(status)
+            self._run.note(self._number, ended=time.time())
+            keep_logs(self._run, self._number, before)
+            if requeues and not _shell("requeue_job"):
+                again = f"ditbench submit {self._run.path}"
+                self._fail("timeout", f"this site does not requeue; go on: {again}")
+        except OSError as error:
+            # The script ended as it did, whether or not there is space to say so.
+            _write(2, f"ditbench: {self._run.path}: not all recorded: {error}\n".encode())
         return status
 
     def _text(self) -> tuple[bytes, dict[str, str]]:
@@ -237,7 +240,9 @@ class _Script:
             output = read_end(self._log.path)
             shown = f"exit status {status}" if status > 0 else signal.Signals(-status).name
             raised = last_exception(output.splitlines()) or "no traceback in its output"
-            self._fail(reason_of_exit(status, output), f"{shown}: {raised}")
+            cut = self._log.error
+            reason = "disk" if cut and is_disk_full(cut) else reason_of_exit(status, output)
+            self._fail(reason, f"{shown}: {raised}")
         else:
             self._event("done")
         return False
