@@ -13,6 +13,7 @@ from runs.state.reasons import Reason, reasons
 
 Symptom = Callable[[Evidence, Reason], list[str]]
 
+_KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+"
 # The lead of --signal, one of Slurm's checks every 30 s, and a minute for the save.
 _NEAR_LIMIT_S = 180 + 30 + 60
 # Messages of records that say so.
@@ -131,7 +132,7 @@ def _killed(evidence: Evidence, reason: Reason) -> list[str]:
     # The watchdog kills the ranks after a hang.
     if evidence.event not in ("failed", "") or evidence.reason == "hang":
         return []
-    if shown := _by_table(evidence, reason):
+    if shown := _by_table(evidence, reason) or evidence.quotes(_KILLED_BRIEFLY):
         return shown
     if _KILLED_MESSAGE.match(evidence.message):
         return evidence.recorded()
