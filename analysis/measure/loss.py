@@ -84,7 +84,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     else:
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    found = contrast(*replicates, steps=steps, pair_seeds=True)
+    found = contrast(*replicates, steps=steps, of_loss=True)
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
         end = (
             f"step {high:.6g}"

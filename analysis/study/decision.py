@@ -197,7 +197,7 @@ def _standing(
     judgement = Judgement(
         word=word,
         ratio=ratio,
-        unit="round" if quantity is SPEED else "seed",
+        unit="pass" if quantity is SPEED else "seed",
         n=len(values),
         comparisons=planned.contrasts,
         is_claim=True,
