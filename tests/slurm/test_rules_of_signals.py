@@ -60,7 +60,7 @@ def test_nothing_waits_for_a_step_in_the_background(trial: Trial) -> None:
     assert "trained" in trial.run(good)[1]
 
 
-SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 3; echo saved' & pid=$!\necho up\n{}\n"
+SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 10; echo saved' & pid=$!\necho up\n{}\n"
 
 
 def test_a_signal_ends_a_single_wait(trial: Trial) -> None:
