@@ -177,7 +177,8 @@ def test_only_runs_compares_names_of_events_and_reasons() -> None:
         for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.Compare | ast.Tuple | ast.List | ast.Set):
                 continue
-            texts = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)}
+            parts = ast.walk(node) if isinstance(node, ast.Compare) else node.elts
+            texts = {one.value for one in parts if isinstance(one, ast.Constant)}
             # Also the names of fields, and of a value.
             names = {text for text in texts if isinstance(text, str)} - {"event", "reason", "nan"}
             assert not names & _EVENTS, f"{path}:{node.lineno}"
