@@ -3,8 +3,7 @@
 import functools
 import itertools
 import signal
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -116,20 +115,6 @@ class LoaderIterator(Iterator[Item]):
         """Stop the worker processes, if there are any."""
         if hasattr(self._iterator, "_shutdown_workers"):
             self._iterator._shutdown_workers()
-
-
-def ahead(items: Iterator[Item], *, device: torch.device) -> Generator[Item, None, None]:
-    """Yield `items`; a thread makes each of them while the caller still uses the one before.
-
-    The items may be in page-locked memory: the thread's current device is `device`.
-    """
-    # By default a thread would open a context on the first GPU.
-    prepare = functools.partial(torch.cuda.set_device, device) if device.type == "cuda" else None
-    with ThreadPoolExecutor(1, initializer=prepare) as thread:
-        coming = thread.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = thread.submit(next, items, None)
-            yield item
 
 
 def microbatches(
