@@ -35,7 +35,7 @@ afterwards
   archive   pack the records of runs
 by hand
   show      a config, every key resolved; `show pretrain`: what each key means
-  train     sample, fid, export, noise: of a run or its checkpoints
+  train     fid: the Frechet distance of images from a reference
   finetune  tiny: a Flux to try with
 END
 }
@@ -51,7 +51,6 @@ renamed() {
     cbs\ *) echo target --critical-batch ;;
     gns\ *) echo noise ;;
     formats\ *) echo runs --formats ;;
-    'train gns') echo train noise ;;
     site\ *) echo report ;;
     figure\ *) echo loss --plot ;;
     schema\ *) echo show pretrain ;;

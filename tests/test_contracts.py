@@ -142,10 +142,8 @@ def test_one_module_each_reads_what_torchrun_and_what_slurm_set() -> None:
             assert '"SLURM_' not in text, path
 
 
-# The unpickler itself, a file whose opcodes are read, and weights read with `weights_only`.
-_MAY_NAME_PICKLE = {
-    "train/engine/unpickler.py", "train/data/cifar10.py", "train/evaluate/fid_features.py",
-}  # fmt: skip
+# The unpickler itself, and weights read with `weights_only`.
+_MAY_NAME_PICKLE = {"train/engine/unpickler.py", "train/evaluate/fid_features.py"}
 
 
 def test_ranks_exchange_no_objects_and_only_dcp_is_unpickled() -> None:

@@ -1,4 +1,4 @@
-"""The weights that a run starts with: random, or those of `model.init_from`, in any format."""
+"""The weights that a run starts with: random, or those of `model.init_from`."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -59,22 +57,11 @@ def copy_shard(parameter: Tensor, whole: Tensor) -> None:
 
 
 def _read(path: Path, config: Pretrain, network: Network) -> State:
-    """Return the weights in a file by our names; the architecture converts its own."""
-    if path.suffix == ".safetensors":
-        state = _read_safetensors(path)
-    else:
-        state = _read_torch(path, config.model.init_weights)
-    converted = network.from_published(state)
-    if converted is None and path.suffix != ".safetensors":
+    """Return published weights by our names; the architecture converts its own."""
+    converted = network.from_published(_read_torch(path, config.model.init_weights))
+    if converted is None:
         raise ConfigError(f"model.init_from {path}: holds no published weights of this model")
-    return state if converted is None else converted
-
-
-def _read_safetensors(path: Path) -> State:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ConfigError(f"model.init_from {path}: cannot be read: {error}") from None
+    return converted
 
 
 def _read_torch(path: Path, which: str) -> State:
