@@ -153,7 +153,10 @@ def _values(line: str) -> tuple[list[Field], str]:
             if own := _QUALIFIER.match(name):
                 phase = "" if own[1] else own[0].lower()
             continue
-        if phase and not is_evaluation(name) and _takes_phase(name):
+        if match["total"] and (own := _QUALIFIER.fullmatch(name)):
+            # `[ Valid | 7/99 ] loss = 2`: the number counts, and what follows is of the phase.
+            phase = "" if own[1] else name.lower()
+        elif phase and not is_evaluation(name) and _takes_phase(name):
             name = f"{phase} {name}"
         form = "clock" if match["clock"] else "number"
         found.append(

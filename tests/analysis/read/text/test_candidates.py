@@ -41,6 +41,13 @@ def test_a_phase_before_names_is_that_of_the_values_after_it(tmp_path):
     assert log.evaluations[-1]["val_loss"] == pytest.approx(8 / 19, abs=1e-3)
 
 
+def test_a_phase_with_a_count_of_its_own_is_that_of_the_values_after_it(tmp_path):
+    bars = "".join(f"{n}0%|####| {n}/10 [00:{n:02d}<00:01, 1.0it/s]\n" for n in range(1, 11))
+    rows = [f"{bars}[ Valid | {n:03d}/020 ] loss = {9 / n:.4f}, acc = 0.5" for n in range(1, 20)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.last("loss"), log.evaluations[-1]["valid_loss"]) == (None, pytest.approx(0.4737))
+
+
 def test_seconds_of_an_epoch_are_no_time_of_day(tmp_path):
     rows = [f"Epoch: {n}, loss: {9 / n:.4f}, time: {16 + n % 3 / 10}" for n in range(1, 41)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
