@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.measure.differences import recipe
 from analysis.measure.loss_curve import why_unlike
-from analysis.measure.time_breakdown import END_EVENTS, time_breakdown
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import group_alike, nodes_of, overlap, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -19,7 +19,7 @@ from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, ref
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.verdict import against_first
 from configs.errors import Unreadable
-from runs.records import starts
+from runs.records import ends, starts
 
 # A training loss counts as its mean over a span of images: this many times the longest step between
 # records of the runs that are compared, so that all are averaged over the same.
@@ -187,9 +187,9 @@ def _clock(log: RunLog) -> Floats:
 
 def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
     """Return the time of an evaluation; one that a person made after the end has its step's."""
-    ends = [event["time"] for event in log.events if event.get("event") in END_EVENTS]
+    ended = [event["time"] for event in ends(log.events)]
     time = row.get("time", np.nan)
-    if ends and time > max(ends):
+    if ended and time > max(ended):
         return float(next(iter(log.column("time")[log.step == row["step"]]), np.nan))
     return float(time)
 

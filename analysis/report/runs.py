@@ -34,7 +34,7 @@ FEW_RUNS = 12
 def table_row(log: RunLog) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     spent = energy(log)
-    known = cost_row(log, {}) | run_row(log)
+    known = cost_row(log) | run_row(log)
     drawn = seconds_per_image(log)
     known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
     known |= {"image_s": drawn.value if drawn else None}
