@@ -145,7 +145,7 @@ class StepRecords:
         self._newest = max(self._newest, max(self._logged, default=0))
 
     def records(self, *, is_over: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the records that are complete; if `is_over`, also those of unlogged steps."""
+        """Yield the records that are complete; if `is_over`, also the records of unlogged steps."""
         while self._waiting and (is_over or self._waiting[0].step <= self._newest):
             reading = self._waiting.popleft()
             logged = self._logged.pop(reading.step, None)

@@ -1,7 +1,7 @@
 """REPA (Yu et al. 2024): align the tokens of a block with features of a frozen encoder.
 
 An MLP projects the tokens; it is trained beside the network, whole on every rank, and never
-sampled from. The keys are those of `repa`.
+sampled from. Its keys are the group `repa`.
 """
 
 import itertools
@@ -36,7 +36,7 @@ class TokenAlignment(Part):
         return squared_gradient_norm(self.projection)
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return those of the projection."""
+        """Return the parameters of the projection."""
         return dict(self.projection.named_parameters("projection"))
 
 

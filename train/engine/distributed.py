@@ -101,7 +101,7 @@ def world_size() -> int:
 
 
 def end_rank(status: int) -> int:
-    """Return the exit `status`, but exit at once if it is that of a rank that failed among others.
+    """Return the exit `status`, but exit at once if this rank failed among others.
 
     Threads and communicators that wait for the other ranks would hold up the interpreter's exit.
     """
