@@ -32,6 +32,7 @@ class Reason(KeyGroup):
     states: list[str] = Field(default_factory=list)
     slurm: str = ""
     ends: list[str] = Field(default_factory=list)
+    message: str = "(?!)"
     output: str = ""
     advice: dict[str, str]
 
