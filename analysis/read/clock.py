@@ -7,6 +7,8 @@ from analysis.read.vocabulary import key_of
 from analysis.stats.intervals import Floats
 
 DAY_S = 86_400.0
+# A smaller time is not one since 1970.
+EPOCH_TIMES = 1e8
 # Shares of rising times from which they are a clock, and to which they are durations.
 RISES, FALLS = 0.85, 0.7
 AGREE = 0.15
@@ -41,6 +43,11 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
         else:
             columns.setdefault("duration_s", day_s)
     times = columns.pop("duration_s", None)
+    if times is not None and np.nanmedian(times) >= EPOCH_TIMES:
+        columns.setdefault("time", times)
+        times = None
+    if "time" in columns:
+        columns["time"] = in_seconds(columns["time"])
     if times is None:
         return Rows(columns), uncertain
     at = np.flatnonzero(np.isfinite(times))
@@ -78,6 +85,13 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
                 "--pattern with a group step_s, interval_s or elapsed_s says which"
             )
     return Rows(columns), uncertain
+
+
+def in_seconds(time: Floats) -> Floats:
+    """Return times since 1970 [n] in seconds, which are printed in s, ms, us or ns."""
+    median = np.median(time[np.isfinite(time)]) if np.isfinite(time).any() else 0.0
+    units = (unit for unit in (1e9, 1e6, 1e3) if median / unit >= EPOCH_TIMES)
+    return time / next(units, 1.0)
 
 
 def _is_beside_data(rows: Rows, values: Floats) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.vocabulary import preferred
+from analysis.read.vocabulary import factor_of, preferred
 from analysis.stats.intervals import Floats
 
 LARGEST_STEP = 1 << 53
@@ -88,7 +88,10 @@ class Cells:
     def columns(self, count: int) -> dict[str, Floats]:
         """Return the columns [count] under our names: of several names for one the preferred."""
         names = preferred(self.found)
-        return {own: spread(*self.found[foreign], count) for own, foreign in names.items()}
+        return {
+            own: spread(*self.found[foreign], count) * factor_of(foreign)
+            for own, foreign in names.items()
+        }
 
 
 def spread(

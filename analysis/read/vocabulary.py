@@ -61,8 +61,12 @@ _RATES = (
     ("epoch_s", re.compile(r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|(?:^| )s epoch$")),
 )
 _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
-              "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "m": 60.0, "min": 60.0, "mins": 60.0,
-              "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hours": 3600.0}  # fmt: skip
+              "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0,
+              "min": 60.0, "mins": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0,
+              "hours": 3600.0}  # fmt: skip
+_MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
+# A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
+_ENDS_IN_UNIT = re.compile(r"^(.*?) ?[ (\[](ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$")
 _EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluating", "validating", "heldout"]
@@ -104,9 +108,20 @@ def column_of(name: str) -> str:
         return name
     if column := _known(key_of(name))[0]:
         return column
+    unit = _ENDS_IN_UNIT.match(key_of(name))
+    if unit and _known(unit[1])[0] in ("time", "elapsed_s"):
+        return _known(unit[1])[0]
     # In `time/iterations` the first part is a group's, no quantity.
-    leaf = key_of(name.rpartition("/")[2])
+    leaf = name.rpartition("/")[2]
+    leaf = key_of(name if leaf in ("s", "sec", "second") else leaf)
     return next((column for column, rate in _RATES if rate.search(leaf)), name)
+
+
+def factor_of(name: str) -> float:
+    """Return the factor to seconds of a time by the unit at the end of its name, else 1."""
+    unit = _ENDS_IN_UNIT.match(key_of(name))
+    is_time = column_of(name).endswith("_s") or column_of(name) == "time"
+    return _DURATIONS[unit[2]] if unit and is_time else 1.0
 
 
 def is_known(name: str) -> bool:
@@ -153,21 +168,24 @@ def meaning(name: str, unit: str) -> tuple[str, float]:
     seconds = _DURATIONS.get(unit, 1.0)
     if is_evaluation(name):
         return key.replace(" ", "_"), seconds if unit in _DURATIONS else 1.0
-    if re.search(r"(?:^| )\(?ms\)?$|\(ms\)|^ms ", key) and not unit:
+    if not unit and (named := _ENDS_IN_UNIT.match(key)):
+        seconds = _DURATIONS[named[2]]
+    elif not unit and re.search(r"\(ms\)|^ms ", key):
         seconds = 1e-3
+    multiple = _MULTIPLES.get(unit, 1.0)
     both = f"{key} {key_of(unit)}"
     for column, rate in _RATES:
         if rate.search(key) or (unit and rate.search(both) and "/" in unit):
             is_time = column in ("step_s", "epoch_s")
             ms = 1e-3 if unit.startswith("ms") else seconds
-            return column, ms if is_time else 1.0
+            return column, ms if is_time else multiple
     column = _known(key)[0]
     if column in ("time", "elapsed_s"):
         return ("duration_s" if column == "time" else "elapsed_s"), seconds
     if key == "kimg":
         return "images", 1e3
     if column:
-        return column, 1.0
+        return column, multiple
     if unit and unit in _DURATIONS and not _NO_CLOCK.search(key) and not key:
         return "duration_s", seconds
     if _TIMES.search(key) and not _NO_CLOCK.search(key):

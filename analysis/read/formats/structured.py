@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
+from analysis.read.clock import EPOCH_TIMES
 from analysis.read.columns import Cells, Rows, spread
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
@@ -25,9 +27,8 @@ from configs.errors import Unreadable
 FIELD_LIMIT = 1 << 17
 MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
+_TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
-# A smaller time is not one since 1970.
-EPOCH_TIMES = 1e8
 AXES = frozenset(["step", "images", "epoch"])
 
 
@@ -41,7 +42,10 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
         elif isinstance(value, str) and value.strip():
             text = value.strip()
             printed = number(text)
-            printed = _time_in_text(column_of(name), text) if math.isnan(printed) else printed
+            if math.isnan(printed) and _TIME_OF_DAY.fullmatch(text) and column_of(name) == "time":
+                found["day_s"] = clock_s(text)
+            elif math.isnan(printed):
+                printed = _time_in_text(column_of(name), text)
             if not math.isnan(printed):
                 found[name] = printed
     return found
@@ -49,11 +53,10 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
 
 def _time_in_text(column: str, text: str) -> float:
     """Return the seconds of a duration or time stamp in text; NaN for other columns."""
-    if column == "elapsed_s":
-        return clock_s(text)
     if column == "time" and (stamp := STAMP.match(text)):
-        return float(moments([stamp[0]])[0])
-    return math.nan
+        # One value does not tell whether the day or the month is first.
+        return float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
+    return clock_s(text) if column == "elapsed_s" else math.nan
 
 
 def logs_of(

@@ -13,11 +13,13 @@ import numpy as np
 from analysis.read.columns import Rows, join
 from analysis.read.text.fields import Field, fields_of
 from analysis.read.text.pieces import Piece
-from analysis.read.text.values import clocks, moments, numbers
+from analysis.read.text.values import clocks, likelier, moments, numbers
 from analysis.stats.intervals import Floats
 
 MOST_SHAPES, MOST_KINDS = 20_000, 40
 LONGEST_LINE = 2000
+# A date of which the file tells whether its month or its day is first.
+_TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
 _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
 _DIGITS = r"[0-9]++(?:[.:][0-9]++|,[0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
@@ -131,6 +133,8 @@ class Shape:
                 gap = self.gaps[number]
                 texts = tuple(map(gap.join, zip(texts, values[number], strict=True)))
             columns[cell.column] = self._values(cell, texts)
+            if cell.form == "stamp" and _TWO_ORDERS.match(texts[0]):
+                columns[f"{cell.column}/day"] = moments(texts, day_first=True)
         self.parts.append(Rows(columns))
         self.texts, self.places = [], []
 
@@ -237,6 +241,9 @@ def _filled(kind: Kind) -> Kind:
     rows = join([part for shape in kind.shapes for part in shape.parts])
     if len(kind.shapes) > 1:
         rows = rows.take(np.argsort(rows["place"], kind="stable"))
+    for column in kind.fields:
+        if f"{column}/day" in rows:
+            rows = rows.replace(**{column: likelier(rows[column], rows[f"{column}/day"])})
     kind.rows = rows
     kind.decimals = set().union(*(shape.decimals for shape in kind.shapes))
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))

@@ -16,10 +16,11 @@ from analysis.stats.intervals import Floats
 _DAY_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 STAMP = re.compile(
     r"(?<![\w.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
-    r"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME
+    r"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME + r"(?: [AP]M\b)?"
 )
 _DATE_AND_TIME = re.compile(
     r"(?:[IWEF](?=\d))?(.+?)[ T_-]+((?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?)"
+    r"(?: ([AP])M)?"
 )
 # Dates that are not ISO 8601, in the order in which they are tried.
 _WITH_YEAR = ("%Y-%m-%d", "%Y%m%d", "%m-%d-%Y", "%m-%d-%y")
@@ -30,6 +31,7 @@ _CLOCK = re.compile(
 )
 # The year of a stamp without one. Differences are right except across a new year.
 YEAR = 1972
+HALF_DAY_S = 43_200.0
 
 
 def number(text: str) -> float:
@@ -79,27 +81,39 @@ def clock_s(text: str) -> float:
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-def moments(texts: Sequence[str]) -> Floats:
+def moments(texts: Sequence[str], *, day_first: bool = False) -> Floats:
     """Return the seconds since 1970 of time stamps [n], as UTC; NaN for an impossible one.
 
-    A date such as `05/06/2023` has its month first, unless that is impossible for one of them.
+    A date such as `05/06/2023` has its month first, unless told otherwise.
     """
     spelled = "\n".join(texts).replace(",", ".").replace("/", "-").split("\n")
     with suppress(ValueError, UserWarning), warnings.catch_warnings():
         # NumPy warns of a time zone.
         warnings.simplefilter("error")
         return np.array(spelled, dtype="datetime64[us]").astype(np.int64) / 1e6
-    month_first = np.array([_moment(text) for text in spelled])
-    if not np.isnan(month_first).any():
-        return month_first
-    swapped = [re.sub(r"^(\d\d)-(\d\d)", r"\2-\1", text) for text in spelled]
-    day_first = np.array([_moment(text) for text in swapped])
-    return min(month_first, day_first, key=lambda found: np.isnan(found).sum())
+    if day_first:
+        spelled = [re.sub(r"^(\d\d)([-.])(\d\d)\b", r"\3\2\1", text) for text in spelled]
+    return np.array([_moment(text) for text in spelled])
+
+
+def likelier(month_first: Floats, day_first: Floats) -> Floats:
+    """Return the reading of the stamps of a log [n] that has more of them, else less between."""
+
+    def doubt(found: Floats) -> tuple[int, float]:
+        known = found[~np.isnan(found)]
+        return len(found) - len(known), float(np.ptp(known)) if len(known) else 0.0
+
+    return min(month_first, day_first, key=doubt)
 
 
 def _moment(text: str) -> float:
     match = _DATE_AND_TIME.fullmatch(text)
-    return _midnight(match[1].replace(".", "-")) + clock_s(match[2]) if match else math.nan
+    if match is None:
+        return math.nan
+    passed = clock_s(match[2])
+    if match[3]:
+        passed = passed % HALF_DAY_S + HALF_DAY_S * (match[3] == "P")
+    return _midnight(match[1].replace(".", "-")) + passed
 
 
 @lru_cache(maxsize=4096)

@@ -1,5 +1,6 @@
 """Logs of other trainers are found by content, read whole, and every number keeps its line."""
 
+import datetime
 import gzip
 
 import numpy as np
@@ -190,6 +191,38 @@ def test_times_that_only_creep_up_are_no_clock(rise, tmp_path):
     (tmp_path / "x.csv").write_text("step,time,loss\n" + "\n".join(rows))
     [log] = read_logs([str(tmp_path / "x.csv")])
     assert measure_rate(log, clock=None).rate is None
+
+
+@pytest.mark.parametrize(
+    ("column", "shown"),
+    [
+        ("time", lambda n: f"{1.77e12 + 10_000 * n:.0f}"),
+        ("time", lambda n: f"{1.77e15 + 1e7 * n:.0f}"),
+        ("elapsed_ms", lambda n: f"{10_000 * n}"),
+        ("time", lambda n: f"{(23 if n < 60 else 0):02d}:{(n + 300) // 6 % 60:02d}:{n % 6}0"),
+        ("step_time_ms", lambda n: "500"),
+        ("it/s", lambda n: "2.0"),
+    ],
+)
+def test_a_time_of_a_table_has_the_unit_of_its_name_or_size(column, shown, tmp_path):
+    rows = [f"{20 * n},{shown(n)},{1 / (n + 1)}" for n in range(170)]
+    (tmp_path / "x.csv").write_text(f"step,{column},loss\n" + "\n".join(rows))
+    [log] = read_logs([str(tmp_path / "x.csv")])
+    assert measure_rate(log, clock=None).rate.value == pytest.approx(2, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "form", ["%m/%d/%Y %I:%M:%S %p", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S"]
+)
+def test_the_order_of_a_date_is_that_in_which_a_log_passes_midnight(form, tmp_path):
+    begun = datetime.datetime(2026, 5, 1, 23, 50, tzinfo=datetime.UTC)
+    rows = [
+        f"{begun + datetime.timedelta(seconds=10 * n):{form}} - step {20 * n} loss {1 / (n + 1)}"
+        for n in range(120)
+    ]
+    (tmp_path / "x").write_text("\n".join(rows))
+    times = read(tmp_path / "x").column("time")
+    assert np.diff(times) == pytest.approx(10.0)
 
 
 def test_text_with_tabs_is_no_table(tmp_path):
