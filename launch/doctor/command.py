@@ -11,7 +11,7 @@ from launch.doctor.measurements import Measurement
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
-from launch.submit.site import read_site, site_logs
+from launch.submit.site import Site, read_site
 from runs.folder import ROOT
 
 
@@ -22,7 +22,8 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
     gpus = gpu_flags.gpus(words)
     found += _gpu_measurements(gpus, words)
-    found += _probe(words)
+    selected = read_site(ROOT, Resources(), name=None)
+    found += [measurements.environment(selected), *_probe(words, selected)]
     show([{"property": m.name, "value": m.value, "meaning": m.means} for m in found], "text")
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
@@ -61,10 +62,9 @@ def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Meas
     ]
 
 
-def _probe(words: list[str]) -> list[Measurement]:
-    logs = site_logs(ROOT)
-    logs.mkdir(parents=True, exist_ok=True)
+def _probe(words: list[str], site: Site) -> list[Measurement]:
+    site.logs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
-        prefix=".doctor-", dir=logs, ignore_cleanup_errors=True
+        prefix=".doctor-", dir=site.logs, ignore_cleanup_errors=True
     ) as folder:
-        return measurements.probe(Path(folder), words)
+        return measurements.probe(Path(folder), words, container=site.container)
