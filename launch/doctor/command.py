@@ -28,13 +28,9 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
         chosen = read_site(ROOT, Resources(), name=None).name
-        use = (
-            "used on this host from now on"
-            if chosen == name
-            else (
-                f"but {chosen} is selected here, by SITE or its `# host:` line: use --site {name}"
-            )
-        )
+        use = "used on this host from now on"
+        if chosen != name:
+            use = f"but {chosen} is selected here, by SITE or its `# host:` line: use --site {name}"
         print(f"written: {path}, {use}; fill in LOGS (scratch space), and check MODULES")
     else:
         print(f"{path} exists and is unchanged; --force overwrites it", file=sys.stderr)
