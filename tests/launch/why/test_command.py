@@ -40,5 +40,5 @@ def test_a_study_tells_runs_that_failed_alike_once(site: Path, launch: Launch) -
     (group,) = json.loads(launch("why", study.path, "--json")[1])
     assert (len(group["runs"]), group["cause"]) == (6, "crash")
     code, _, err = launch("tail", study.path)
-    assert code == 1
-    assert err == f"{study.path}: none of its 8 runs is running now: 6 failed, 2 done\n"
+    assert code == 2
+    assert err == f"{study.path}: not a run's folder; `ditbench status` lists them\n"
