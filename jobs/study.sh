@@ -28,7 +28,7 @@ has_slurm() {
   command -v sbatch >/dev/null && sinfo &>/dev/null
 }
 
-# FOLDER is that of the grid that was submitted last.
+# FOLDER is the folder of the grid that was submitted last.
 arguments=("$@") FOLDER=''
 
 on_interrupt() {

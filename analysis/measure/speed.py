@@ -102,12 +102,17 @@ def speed_contrast(
     sides = [_replicates(base, 0.0), _replicates(arm, shift)]
     if not all(sides):
         return Contrast(mean=None, why="no time is recorded")
-    single = len(base.runs) == len(arm.runs) == 1
-    if not single:
-        return contrast(*sides, common=common, is_paired=is_paired)
-    steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
-    alike = is_repeat(base.runs[0].log, arm.runs[0].log)
-    return contrast(*sides, steps=replace(steps, of_one_recipe=alike))
+    if len(base.runs) == len(arm.runs) == 1:
+        steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
+        alike = is_repeat(base.runs[0].log, arm.runs[0].log)
+        found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
+    else:
+        found = contrast(*sides, common=common, is_paired=is_paired)
+    if None in images or images[0] != images[1]:
+        unit = "image" if None not in images else base.runs[0].unit
+        per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
+        found = replace(found, remarks=(*found.remarks, f"in {per}"))
+    return found
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
