@@ -52,7 +52,7 @@ def test_ranks_run_in_the_image_with_the_code_the_run_and_the_cache(
 
 def test_the_paths_of_a_config_are_there_too(tmp_path: Path) -> None:
     (tmp_path / "da ta").mkdir()
-    words = ["data.source=folder", f"data.path={tmp_path / 'da ta'}", "train.branch_from=/no/such/run"]
+    words = ["data.source=folder", f"data.path={tmp_path / 'da ta'}", "train.branch_from=/no/run"]
     done = subprocess.run(
         [sys.executable, "-m", "runs", "show", str(DIGITS), *words, "--paths"],
         capture_output=True, text=True, check=False,
