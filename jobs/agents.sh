@@ -111,10 +111,11 @@ start_agents() {
       --kill-on-bad-exit=1 --wait=60 "${agent[@]}" >>"$output" 2>&1 &
     AGENTS=("$!")
   else
-    # A container cannot open a file of this process: a single agent opens its own.
+    # Agents open files of this process to meet, and end with it, except in a container, whose first process
+    # belongs to another user namespace: there a single agent opens its own, and outlives a kill of this script.
     ((nodes == 1)) || open_store
     for ((i = 0; i < nodes; i++)); do
-      # The agent ends with this script. It ignores these signals, also before it can say so itself.
+      # It ignores these signals, also before it can say so itself.
       (trap '' USR1 TERM HUP && exec python -m runs.attempt.parent KILL $$ "${agent[@]}") \
         >>"$output" 2>&1 &
       AGENTS+=("$!")

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.real_runs import DIGITS, TINY, clean_environment, events, newest_run
 
 # Apptainer's part in it: mounts as CSV, an image, and a command without the host's PATH.
@@ -60,14 +62,20 @@ def test_the_paths_of_a_config_are_there_too(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (f"{tmp_path / 'da ta'}\0", "")
 
 
-def test_an_image_that_is_not_there_ends_before_a_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"CONTAINER": "/no.sif"}, "CONTAINER=/no.sif: no such image; "),
+        ({"CONTAINER": "/", "LOCAL_NODES": "2"}, "CONTAINER: without Slurm only one node can "),
+    ],
+)
+def test_a_container_that_cannot_be_used_ends_before_a_run(
+    variables: dict[str, str], message: str, tmp_path: Path
+) -> None:
     done = subprocess.run(
         ["bash", "jobs/pretrain.sbatch", str(DIGITS)],
-        env=clean_environment(LOGS=str(tmp_path), CONTAINER="/no.sif"),
+        env=clean_environment(LOGS=str(tmp_path), **variables),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stderr.startswith("CONTAINER=/no.sif: no such image")) == (
-        2,
-        True,
-    )
+    assert (done.returncode, done.stderr.startswith(message)) == (2, True)
     assert list(tmp_path.iterdir()) == []
