@@ -133,8 +133,6 @@ def _through_bars(rows: Rows) -> Rows:
     again |= np.diff(epoch) > 0
     for row in (np.flatnonzero(again) + 1).tolist():
         is_next = epoch[row] > epoch[row - 1]
-        if not is_next and step[row] > total[row - 1] / 2 and step[row] < step[row - 1]:
-            continue
         has_ended = step[row - 1] >= ENDED * total[row - 1]
         passed[row] = bar_s[row - 1] + CUT_S
         bars[row] = 1

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.read.text.dialects import Dialect, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, key_of, preference
+from analysis.read.vocabulary import key_of, preference
 from analysis.stats.intervals import Floats
 
 # What is counted over trainings, or beside them, and not within one.
@@ -58,7 +58,7 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
             is_of_step = one.unit.strip() in ("batches", "steps", "iters")
             if before in ("epoch", None) or is_of_step:
                 ranked.append((60, key))
-        elif key in nested and not is_evaluation(one.name):
+        elif key in nested:
             ranked.append((70, key))
         before = column
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
@@ -92,7 +92,7 @@ def _begins_again(inner: Floats, outer: Floats) -> bool:
     """Whether a count falls where another rises by one, and nowhere else."""
     rises, falls = np.diff(outer), np.diff(inner) < 0
     changed = rises != 0
-    if not changed.any() or len(np.unique(inner)) < 2 or 3 * changed.sum() > 2 * len(rises):
+    if not changed.any() or len(np.unique(inner)) < 2:
         return False
     is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
     return bool(is_one and falls_there and falls[~changed].mean() < 0.02)

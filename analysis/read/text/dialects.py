@@ -69,7 +69,4 @@ def meaning_of(one: Field, dialect: Dialect | None) -> tuple[str, float]:
         return (column if one.name and is_clock else "day_s" if is_clock else ""), 1.0
     if not one.name and not re.search(r"/|^ ?m?s", one.unit):
         return "", 1.0
-    column, factor = meaning(one.name, one.unit)
-    if column in ("images_per_s", "tokens_per_s") and "(" in one.name:
-        return column, 1.0
-    return column, factor
+    return meaning(one.name, one.unit)
