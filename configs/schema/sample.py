@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
 from configs.schema.key import key
 from configs.schema.run import Run
 
@@ -52,7 +50,3 @@ class Sampling(Run):
         None, "precision of the network, by autocast; null: that of the training", "loss clock",
         replaces="train.precision",
     )  # fmt: skip
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "Sampling":
-        return self
