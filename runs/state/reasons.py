@@ -67,11 +67,6 @@ def failures() -> tuple[str, ...]:
     return tuple(name for name, reason in reasons().items() if reason.passes is not None)
 
 
-def names_a_cause(reason: str | None) -> bool:
-    """Return whether a reason says more than that something failed."""
-    return reason not in (None, "crash")
-
-
 def is_disk_full(error: OSError) -> bool:
     """Return whether a file could not be written for lack of space or of quota."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)
