@@ -18,7 +18,7 @@ COMMANDS = {
     "cells": "one row per cell of a study: rate over its repeats, speedup and loss",
     "target": "time to a target loss or evaluation, by devices and batch, and its factors",
     "noise": "gradient noise scale over training and by bins of t, with intervals",
-    "cost": "GPU-hours, money and energy of runs",
+    "cost": "GPU-hours and energy of runs",
     "report": "one self-contained HTML page on the runs, or a folder; --check recomputes it",
     "export": "send runs to wandb, each step once, or write them as one table",
     "audit": "claims in a YAML file, recomputed from their runs",

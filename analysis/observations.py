@@ -1,12 +1,15 @@
 """Facts of a run that a comparison needs beside its records: seed, nodes, times and repeats."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import placement
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
+from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
 
@@ -19,6 +22,26 @@ def seed_of(log: RunLog) -> Any:
 def nodes_of(log: RunLog) -> frozenset[str]:
     """Return the nodes of a run's last attempt, none if they are not known."""
     return frozenset(str(place["node"]) for place in placement(log.facts) if place.get("node"))
+
+
+@kept_with_log
+def pass_of(log: RunLog) -> Hashable:
+    """Return the pass of its study in which a run ran, with its nodes; None if either is unknown.
+
+    Each repeat and each seed of a study is a pass over all cells in random order.
+    """
+    study, nodes = study_of(log.path), nodes_of(log)
+    if study is None or not nodes:
+        return None
+    name = _passes(study.path, study.cells_file.stat().st_mtime_ns).get(log.path.name)
+    return (study.path, *name, nodes) if name else None
+
+
+@lru_cache(maxsize=16)
+def _passes(study: Path, _: int) -> Mapping[str, tuple[int, str]]:
+    """Return the repeat and the seed of each cell of a study; again after a change of its table."""
+    rows = StudyFolder(study).rows()
+    return {row.cell: (row.repeat, str(row.levels.get("seed"))) for row in rows}
 
 
 def overlap(logs: Sequence[RunLog]) -> str | None:

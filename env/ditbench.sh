@@ -28,14 +28,14 @@ afterwards
   cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
   target    time to a loss, by devices and batch; --critical-batch
   noise     gradient noise scale
-  cost      GPU-hours, money and energy
+  cost      GPU-hours and energy
   report    everything on one HTML page; --check
   export    runs to wandb or one table
   audit     claims, recomputed
   archive   pack the records of runs
 by hand
   show      a config, every key resolved; `show pretrain`: what each key means
-  train     sample, fid, export, noise: of a run or its checkpoints
+  train     fid: the Frechet distance of images from a reference
   finetune  tiny: a Flux to try with
 END
 }
@@ -51,7 +51,6 @@ renamed() {
     cbs\ *) echo target --critical-batch ;;
     gns\ *) echo noise ;;
     formats\ *) echo runs --formats ;;
-    'train gns') echo train noise ;;
     site\ *) echo report ;;
     figure\ *) echo loss --plot ;;
     schema\ *) echo show pretrain ;;

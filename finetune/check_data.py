@@ -23,14 +23,12 @@ from configs.errors import ConfigError
 from configs.load import expect, load, merge, parse_overrides, resolve
 from configs.schema import Finetune
 from configs.schema.finetune import CaptionedImages
-from configs.terminal import command_parser, printable
+from configs.terminal import command_parser, plural, printable
 
 Level = Literal["fault", "remark"]
 Problems = Iterator[tuple[Level, str]]
 
 _MIN_IMAGES = 5
-# Flux was trained on shapes up to about 2:1; a strip is far from them.
-_STRIP = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +61,9 @@ def main(arguments: list[str]) -> int:
     for problem in problems:
         print(problem)
     faults = sum(problem.level == "fault" for problem in problems)
-    counts = f"{len(images)} images, {faults} faults, {len(problems) - faults} remarks"
-    print(f"{config.data.folder}: {counts}", file=sys.stderr)
+    counts = {"image": len(images), "fault": faults, "remark": len(problems) - faults}
+    told = ", ".join(plural(count, noun) for noun, count in counts.items())
+    print(f"{config.data.folder}: {told}", file=sys.stderr)
     return int(faults > 0)
 
 
@@ -119,7 +118,10 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: dict[str, str
         yield "fault", _own_words(error)
         return
     image = ImageOps.exif_transpose(opened)
-    yield from _check_size(image.size, smallest=min(data.resolutions))
+    (width, height), least = image.size, min(data.resolutions)
+    if math.sqrt(width * height) < least:
+        text = "use a larger original: images are never enlarged, and enlarged ones teach blur"
+        yield "fault", f"{width} x {height} px, less than {least} x {least}; {text}"
     if opened.mode != "RGB" or "transparency" in opened.info:
         text = "its colours would be converted, and its transparency dropped"
         yield "fault", f"mode {opened.mode}: {text}; save it as RGB with 8 bits per channel"
@@ -130,16 +132,6 @@ def _check_image(pair: CaptionedFile, data: CaptionedImages, seen: dict[str, str
     first = seen.setdefault(hashlib.sha256(content).hexdigest(), pair.name)
     if first != pair.name:
         yield "fault", f"the same pixels as {first}, which would count twice; remove one of them"
-
-
-def _check_size(size: tuple[int, int], *, smallest: int) -> Problems:
-    width, height = size
-    if math.sqrt(width * height) < smallest:
-        text = "use a larger original: images are never enlarged, and enlarged ones teach blur"
-        yield "fault", f"{width} x {height} px, less than {smallest} x {smallest}; {text}"
-    if max(width, height) > _STRIP * min(width, height):
-        text = "far from the shapes that Flux knows; crop it"
-        yield "fault", f"a strip of {width} x {height} px, {text}"
 
 
 def _check_caption(pair: CaptionedFile, image: Path, trigger: str | None) -> Problems:

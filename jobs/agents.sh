@@ -32,7 +32,7 @@ start_gpu_sampler() { # start_gpu_sampler RANKS
   python -m runs.attempt.gpu_sampler "$ATTEMPT" "$1" "$parent" &
 }
 
-# Keep Slurm's own count of the energy of the ranks' step, on sites that measure that of their nodes.
+# Keep Slurm's own count of the energy of the ranks' step, on sites that measure the energy of nodes.
 keep_slurm_energy() {
   local joules
   [[ ${ENVIRONMENT-} == BATCH ]] || return 0

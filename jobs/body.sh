@@ -77,7 +77,7 @@ read -r event next faulty_node <<<"$verdict"
 keep_slurm_energy &
 energy=$!
 STUDY=${RUN%/cells/*}
-if [[ $event == "done" && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
+if [[ $next == settle && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
   # Exit code 1 says that something is undecided.
   (trap '' INT HUP && python -m analysis cells --decided "$STUDY" --skip) || true
 fi

@@ -32,8 +32,8 @@ set_gpu_defaults() {
   set_default TORCH_FR_DUMP_TEMP_FILE "$ATTEMPT/ranks/nccl-"
 }
 
-# Name the interface that leads to another node of the job. By default gloo takes that of the host's
-# name, which may be 127.0.1.1 or in a network for management. Without an answer nothing is set.
+# Name the interface that leads to another node of the job. By default gloo takes the interface of
+# the host's name, which may be 127.0.1.1 or in a network for management. Without an answer nothing is set.
 set_gloo_interface() { # set_gloo_interface PEER
   local address interface
   [[ -z ${GLOO_SOCKET_IFNAME+set} ]] || return 0

@@ -28,7 +28,7 @@ has_slurm() {
   command -v sbatch >/dev/null && sinfo &>/dev/null
 }
 
-# FOLDER is that of the grid that was submitted last.
+# FOLDER is the folder of the grid that was submitted last.
 arguments=("$@") FOLDER=''
 
 on_interrupt() {
@@ -52,8 +52,7 @@ show_report() {
 
 # Run one grid, and set FOLDER to its folder.
 study() {
-  # shellcheck disable=SC2034  # the eval below sets JOBS too
-  local file=$1 where=() results status=0 STUDY='' JOBS='' REPORT='' PROCESS=''
+  local file=$1 where=() results status=0 report process
   shift
   [[ -e $file ]] || file=$ROOT/configs/studies/$file.yaml
   echo
@@ -68,17 +67,17 @@ study() {
 
   echo
   echo "== submit"
-  results=$(python -m launch submit --shell "$file" "$@" "${where[@]}")
-  # Sets STUDY, and JOBS and REPORT or PROCESS (a local process).
-  eval "$results"
-  FOLDER=$STUDY
+  results=$(python -m launch submit "$file" "$@" "${where[@]}")
+  FOLDER=$(sed -n 's/^study: //p' <<<"$results")
+  report=$(sed -n 's/^report: //p' <<<"$results")
+  process=$(sed -n 's/^process: //p' <<<"$results")
   echo "study: $FOLDER"
   echo
   echo "== wait"
   python -m launch status "$FOLDER" --wait || status=$?
   # The report is written by its own job, or at the end of the local process.
-  while [[ -n $REPORT && -n $(squeue -h -j "$REPORT" 2>/dev/null) ]]; do sleep 2; done
-  while [[ -n $PROCESS ]] && kill -0 "$PROCESS" 2>/dev/null; do sleep 1; done
+  while [[ -n $report && -n $(squeue -h -j "$report" 2>/dev/null) ]]; do sleep 2; done
+  while [[ -n $process ]] && kill -0 "$process" 2>/dev/null; do sleep 1; done
   show_report
   return "$status"
 }

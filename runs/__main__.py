@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
     close = actions.add_parser(
         "close",
-        help="record how an attempt ended; print its last event, requeue or end, a faulty node",
+        help="record how an attempt ended; print its last event, what is next, a faulty node",
     )
     close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
@@ -134,7 +134,7 @@ def _open(options: argparse.Namespace) -> int:
 def _close(options: argparse.Namespace) -> int:
     attempt, status, is_cancelled = options.attempt, options.status, options.cancelled
     verdict = close_attempt(attempt, status=status, is_cancelled=is_cancelled)
-    print(verdict.event, "requeue" if verdict.requeue else "end", verdict.faulty_node)
+    print(verdict.event, verdict.next, verdict.faulty_node)
     return verdict.exit_code
 
 

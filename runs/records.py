@@ -113,17 +113,26 @@ def is_number(value: Any) -> TypeGuard[int | float]:
 
 def starts(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the events with which the ranks of attempts began."""
-    return [record for record in records if record.get("event") == "started"]
+    return _events(records, "started")
 
 
 def saves(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the events of saves."""
-    return [record for record in records if record.get("event") == "saved"]
+    return _events(records, "saved")
 
 
 def submissions(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the events with which jobs for the run were queued."""
-    return [record for record in records if record.get("event") == "queued"]
+    return _events(records, "queued")
+
+
+def ends(records: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the events with which attempts ended."""
+    return _events(records, "paused", "stopped", "done", "failed")
+
+
+def _events(records: Iterable[Mapping[str, Any]], *names: str) -> list[Mapping[str, Any]]:
+    return [record for record in records if record.get("event") in names]
 
 
 def valid(records: Iterable[Record]) -> list[Record]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from configs.disk import sync_folder
 from configs.errors import ConfigError
-from runs.code_version import read_version, without_git_variables
+from runs.code_version import git, read_version, without_git_variables
 from runs.trust import check_own, keep_from_others, private_group, trusted
 
 # A data set that lies in the checkout and is not ignored must not be copied at every edit.
@@ -125,6 +125,38 @@ def save(tree: Tree, logs: Path) -> Path:
     return folder
 
 
+@dataclass(frozen=True, kw_only=True)
+class Repository:
+    """A repository of the user's to copy: its folder, its files, and what git ignores in it."""
+
+    root: Path
+    tree: Tree
+    ignored: list[str]
+
+    def copy(self, to: Path) -> None:
+        """Copy the files, so that their owner may change them, and link what git ignores."""
+        _write_missing(to, self.tree, mode=0o600)
+        for name in self.ignored:
+            _make_folder((to / name).parent)
+            (to / name).symlink_to(self.root / name)
+
+
+def read_repository(folder: Path) -> Repository:
+    """Read the repository of a folder; raise `ConfigError` if there is none."""
+    top = git(folder, "rev-parse", "--show-toplevel")
+    if top is None:
+        raise ConfigError(f"{folder}: not in a git repository, which --snapshot copies")
+    root = Path(top.rstrip("\n"))
+    found = _listed(root, "--others", "--ignored", "--directory")
+    # Submodules are repositories of their own.
+    found += [
+        path for path in _listed(root) if os.path.isdir(os.path.join(os.fsencode(root), path))
+    ]
+    names = [os.fsdecode(path).rstrip("/") for path in found]
+    ignored = sorted(name for name in names if not name.endswith("__pycache__"))
+    return Repository(root=root, tree=read_tree(root), ignored=ignored)
+
+
 def _files(root: Path, paths: Iterable[bytes]) -> Iterator[File]:
     size = 0
     for path in paths:
@@ -146,9 +178,9 @@ def _files(root: Path, paths: Iterable[bytes]) -> Iterator[File]:
             continue
 
 
-def _listed(root: Path) -> list[bytes]:
-    command = ["git", "-C", str(root), "ls-files", "-z"]
-    command += ["--cached", "--others", "--exclude-standard"]
+def _listed(root: Path, *flags: str) -> list[bytes]:
+    command = ["git", "-C", str(root), "ls-files", "-z", "--exclude-standard"]
+    command += flags or ("--cached", "--others")
     try:
         done = subprocess.run(command, capture_output=True, check=True, env=without_git_variables())
     except FileNotFoundError:
@@ -174,11 +206,11 @@ def _sum_lines(file: File) -> bytes:
     return (b"# program\n" if file.kind == "program" else b"") + line
 
 
-def _write_missing(folder: Path, tree: Tree) -> None:
+def _write_missing(folder: Path, tree: Tree, *, mode: int = 0o400) -> None:
     for file in tree.files:
         at = folder / os.fsdecode(file.path)
         if not at.is_symlink() and not at.exists():
-            _write(at, file)
+            _write(at, file, mode=mode)
     sync_folder(folder)
 
 
@@ -189,7 +221,7 @@ def _make_folder(folder: Path) -> None:
         folder.mkdir(0o755, exist_ok=True)
 
 
-def _write(at: Path, file: File) -> None:
+def _write(at: Path, file: File, *, mode: int) -> None:
     _make_folder(at.parent)
     partial = at.with_name(f".{secrets.token_hex(8)}.partial")
     if file.kind == "link":
@@ -199,5 +231,5 @@ def _write(at: Path, file: File) -> None:
             stream.write(file.content)
             stream.flush()
             os.fsync(stream.fileno())
-        partial.chmod(0o500 if file.kind == "program" else 0o400)
+        partial.chmod(mode | (0o100 if file.kind == "program" else 0))
     partial.replace(at)

@@ -40,6 +40,18 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Path]:
 
 
 @pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root may mount a small file system here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
 def intruder(shared: Path) -> Callable[[str], None]:
     """Run a shell command in `shared` as another user of the machine."""
     if os.geteuid() != 0:

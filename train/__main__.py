@@ -1,10 +1,7 @@
 """`python -m train RUN` under torchrun carries out one attempt at a run of any kind.
 
 `ditbench train COMMAND --help` describes the other commands:
-  sample RUN           draw many images from a run into one .npz, alone or under torchrun
   fid FILE REFERENCE   the Frechet distance of sampled images from a reference
-  export RUN FILE      write the newest weights to one safetensors file
-  noise RUN            measure the gradient noise at saved checkpoints
 
 Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-093000-1a2b
 """
@@ -14,14 +11,11 @@ import sys
 from runs.command import run_command
 
 _COMMANDS = {
-    "sample": "train.evaluate.sample_set",
     "fid": "train.evaluate.fid",
-    "export": "train.weights.export",
     # For `ditbench check` and `ditbench plan`.
     "check-data": "train.data.check_data",
     "cost": "train.cost.command",
     "measure": "train.cost.measure",
-    "noise": "train.gradient_noise.offline",
 }
 # The module that carries out an attempt at a run of each kind.
 _KINDS = {

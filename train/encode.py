@@ -1,14 +1,12 @@
 """One attempt at encoding an image folder into a latent store.
 
 Each rank makes one whole shard per round, and the ranks agree after each round on whether to
-continue. The store does not depend on the number of ranks, and a kill loses at most two rounds,
-of which one is being written.
+continue. The store does not depend on the number of ranks, and a kill loses at most one round.
 """
 
 import contextlib
 import itertools
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -86,27 +84,13 @@ def encode(
     records = _gather({number: encoder.finished_shard(number) for number in mine})
     report(_progress(records, encoder))
     missing = [number for number in range(encoder.shard_count) if number not in records]
-    stop_request = StopRequest.GO_ON
-
-    def finish_round(writing: dict[int, Future[ShardEntry]]) -> None:
-        records.update(_gather({number: record.result() for number, record in writing.items()}))
-        report(_progress(records, encoder))
-
-    # A shard is written while the next one is encoded.
-    writing: dict[int, Future[ShardEntry]] | None = None
     with contextlib.closing(encoder.make_shards(missing[ranks.rank :: ranks.world])) as made:
         for _ in range(0, len(missing), ranks.world):
             stop_request = StopRequest(max_over_ranks(request()))
             if stop_request is not StopRequest.GO_ON:
-                break
-            encoded = dict(itertools.islice(made, 1))
-            if writing is not None:
-                finish_round(writing)
-            writing = encoded
-        if writing is not None:
-            finish_round(writing)
-    if stop_request is not StopRequest.GO_ON:
-        return stop_request
+                return stop_request
+            records |= _gather(dict(itertools.islice(made, 1)))
+            report(_progress(records, encoder))
     if ranks.rank == 0:
         index = encoder.index([records[number] for number in sorted(records)])
         replace_file(encoder.out / INDEX, index.model_dump_json(indent=1) + "\n")
@@ -114,7 +98,7 @@ def encode(
     return StopRequest.GO_ON
 
 
-def _gather(mine: dict[int, ShardEntry | None]) -> dict[int, ShardEntry]:
+def _gather(mine: Mapping[int, ShardEntry | None]) -> dict[int, ShardEntry]:
     """Return the records of all ranks, without the shards that have none. Collective."""
     gathered: dict[int, ShardEntry] = {}
     made = {number: record.model_dump() for number, record in mine.items() if record is not None}

@@ -17,6 +17,6 @@ def run(args: argparse.Namespace) -> int:
     logs = started_runs(read_logs(args.paths))
     known = [log for log in logs if log.config is not None]
     rows = effect_rows(effects(group_arms(measure_rates(known))))
-    put(rows, args, json={"effects": rows})
+    put(rows, args)
     remark(f"{log.name}: left out: its config is not known" for log in logs if log.config is None)
     return 0 if rows else 1

@@ -1,35 +1,22 @@
-"""`cost`: GPU-hours, money and energy of runs."""
+"""`cost`: GPU-hours and energy of runs."""
 
 import argparse
-from pathlib import Path
 
 from analysis.gpus.energy import energy_row
 from analysis.measure.cost import cost_row, hours_row
 from analysis.read.find import read_logs
 from analysis.table import put, put_more, remark
-from configs.gpus import read_rates
 
-EXAMPLE = "ditbench cost logs --rates rates.yaml    (rates.yaml: `A100: 1.80` a line)"
+EXAMPLE = "ditbench cost logs"
 
 # Samplers begin and end with the ranks, some seconds after and before the job.
 LEAST_SHARE = 0.95
 
 
-def options(parser: argparse.ArgumentParser) -> None:
-    """Add the file of rates."""
-    parser.add_argument(
-        "--rates",
-        type=Path,
-        metavar="FILE",
-        help="YAML: money per hour of each GPU",
-    )
-
-
 def run(args: argparse.Namespace) -> int:
     """Print a row per run, then the ledger of hours."""
-    rates = read_rates(args.rates) if args.rates else {}
     logs = read_logs(args.paths)
-    rows = [cost_row(log, rates) | energy_row(log) for log in logs]
+    rows = [cost_row(log) | energy_row(log) for log in logs]
     ledger = [row for log in logs if (row := hours_row(log))]
     put(rows, args, json={"runs": rows, "hours": ledger})
     title = "hours by purpose (queue and hold are not part of the allocated hours)"
@@ -37,11 +24,6 @@ def run(args: argparse.Namespace) -> int:
     if unknown := [row["run"] for row in rows if row["gpu_hours"] is None]:
         of = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1} more"
         remark([f"{of}: GPU-hours unknown: no start and end, or no number of GPUs, is recorded"])
-    remark(
-        f"{row['run']}: no rate for {row['gpu'] or 'an unknown GPU'}"
-        for row in rows
-        if rates and row["money"] is None
-    )
     remark(
         f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"
         for row in rows

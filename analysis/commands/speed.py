@@ -2,9 +2,8 @@
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
 
-from analysis.gpus.load import explained, load_row, steady_load
+from analysis.gpus.load import explained, steady_load
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import Arm, attribution, group_arms
@@ -43,13 +42,13 @@ def run(args: argparse.Namespace) -> int:
     grouped = group_arms(measured)
     compared = grouped if args.arms else [Arm(runs=(run,)) for run in measured]
     load_of = {run.log.path: steady_load(run) for run in measured}
-    loads = [load_row(load_of[arm.runs[0].log.path]) for arm in compared]
+    loads = [load_of[arm.runs[0].log.path].fields() for arm in compared]
     rows = speed_rows(compared)
     found = [row | load for row, load in zip(rows, loads, strict=True)]
     is_text = not (args.json or args.csv)
     put(rows if is_text else found, args, drop=DROP)
     if is_text:
-        print("".join(f"\n{part}\n" for part in _below(compared, loads, whole=args.all)), end="")
+        print("".join(f"\n{part}\n" for part in _below(compared, whole=args.all)), end="")
     remark(
         line for run in measured for line in (*run.remarks, *explained(run, load_of[run.log.path]))
     )
@@ -58,15 +57,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _below(compared: list[Arm], loads: list[dict[str, Any]], *, whole: bool) -> Iterator[str]:
-    """Yield the time by purpose, the load, and what else differs, as text."""
+def _below(compared: list[Arm], *, whole: bool) -> Iterator[str]:
+    """Yield the time by purpose, and what else differs, as text."""
     base = compared[0]
     if spent := time_rows(compared):
         yield "time by purpose, in seconds\n" + text_table(spent, whole=whole)
-    if any("sm_ghz" in load for load in loads):
-        names = (arm.runs[0].log.name for arm in compared)
-        rows = [{"run": name, **load} for name, load in zip(names, loads, strict=True)]
-        yield "the GPUs in the steady state\n" + text_table(rows, whole=whole)
     for arm in compared[1:]:
         head = printable(f"{arm.name} against {base.name}: {attribution(base, arm)}")
         differing = difference_rows(base, arm)

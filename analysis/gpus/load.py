@@ -1,16 +1,44 @@
-"""The load of a run in the steady state: its waits for data and for the host, and its GPUs."""
+"""Why a run is slow: its waits for data and for the host, and what its GPUs did meanwhile."""
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from analysis.gpus.slowdown import Load, Means, gpu_load, slowdowns
 from analysis.measure.rate import MeasuredRate
 from runs.folder import RunFolder
-from runs.gpu_log import read_gpu_logs
+from runs.gpu_log import THROTTLES, GpuLog, read_gpu_logs
 
+Row = Mapping[str, float]
 # A row of readings counts if this share of its time is steady training.
 MIN_STEADY = 0.8
+# Smaller shares of the time, and clocks nearer to the highest one, are usual.
+MIN_DATA, MIN_HOST_BOUND, MIN_IDLE, MIN_THROTTLED, LOW_CLOCK = 0.15, 0.5, 0.05, 0.1, 0.9
+# Faults of a node, for which it should be left out whatever its clocks.
+_FAULTS = ("heat", "hardware")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """The limits of a stretch of training; what is unknown is None.
+
+    `data` is the share of the time that waits for the loader, `host_bound` the share of the steps
+    for whose launch a GPU waited, `busy` the share of the time in which the GPUs ran a kernel.
+    `power_w` is the power of all GPUs. `throttled` describes the GPU whose clock was lowered for
+    the largest share of the time, if that is large.
+    """
+
+    data: float | None = None
+    host_bound: float | None = None
+    busy: float | None = None
+    power_w: float | None = None
+    throttled: str | None = None
+
+    def fields(self) -> dict[str, float | None]:
+        """Return the load as fields of a row."""
+        known = {"data_share": self.data, "host_bound": self.host_bound}
+        return known | {"gpu_busy": self.busy, "power_w": self.power_w}
 
 
 def steady_load(run: MeasuredRate) -> Load:
@@ -32,29 +60,80 @@ def steady_load(run: MeasuredRate) -> Load:
     times = np.maximum.accumulate(spans.ravel())
     sums = np.stack([np.cumsum(seconds) - seconds, np.cumsum(seconds)], axis=1).ravel()
 
-    def steady_s(row: Means) -> float:
+    def steady_s(row: Row) -> float:
         begin, end = np.interp([row["time"] - row["span_s"], row["time"]], times, sums)
         return float(end - begin) if end - begin >= MIN_STEADY * row["span_s"] else 0.0
 
     attempts = map(RunFolder(log.path).attempt, np.unique(found.attempt[run.summary.kept]).tolist())
-    return gpu_load(
-        [read_gpu_logs(attempt) for attempt in attempts],
-        steady_s,
+    read = [_weighted(read_gpu_logs(attempt), steady_s) for attempt in attempts]
+    every = [one for own in read for one in own]
+    rows = [one for _, weighted in every for one in weighted]
+    power_w = _mean(rows, "power_w")
+    return Load(
         data=data_s / train_s if train_s > 0 and data_s >= 0 else None,
         host_bound=float(bound.mean()) if len(bound) else None,
+        busy=_mean(rows, "busy"),
+        power_w=power_w and power_w * len(every) / sum(map(bool, read)),
+        throttled=_throttled(every),
     )
 
 
-def load_row(load: Load) -> dict[str, Any]:
-    """Return a load as fields of a row; the clock is that of the slowest GPU, in GHz."""
-    of = dict(load.gpus[0][1]) if load.gpus else {}
-    clocks = {f"{n}sm_ghz": of[f"{n}sm_mhz"] / 1e3 for n in ("", "max_") if f"{n}sm_mhz" in of}
-    throttled = {n: share for n, share in of.items() if n.startswith("throttled_")}
-    known = {"data_share": load.data, "host_bound": load.host_bound}
-    known |= {"gpu_busy": load.busy, "power_w": load.power_w}
-    return known | clocks | dict(sorted(throttled.items()))
+Weighted = list[tuple[float, Row]]
+
+
+def _weighted(
+    logs: Sequence[GpuLog], weigh: Callable[[Row], float]
+) -> list[tuple[GpuLog, Weighted]]:
+    """Return the GPUs and their rows, each with its weight, without those that have none."""
+    found: list[tuple[GpuLog, Weighted]] = [
+        (log, [(w, row) for row in log.rows if (w := weigh(row)) > 0]) for log in logs
+    ]
+    return [(log, rows) for log, rows in found if rows]
+
+
+def _mean(weighted: Weighted, name: str) -> float | None:
+    own = [(weight, row[name]) for weight, row in weighted if name in row]
+    return sum(weight * value for weight, value in own) / sum(w for w, _ in own) if own else None
+
+
+def _throttled(gpus: Sequence[tuple[GpuLog, Weighted]]) -> str | None:
+    """Return the longest throttling of a GPU that is a fault or lowers its clock, if it is long."""
+    found = []
+    for log, rows in gpus:
+        clock, highest = _mean(rows, "sm_mhz"), log.facts.get("max_sm_mhz")
+        is_low = clock is not None and highest is not None and clock < LOW_CLOCK * highest
+        at = (
+            f"clocks at {clock / 1e3:.2f} of {highest / 1e3:.2f} GHz, " if clock and highest else ""
+        )
+        for cause in THROTTLES:
+            share = _mean(rows, f"throttled_{cause}") or 0.0
+            if share >= MIN_THROTTLED and (is_low or cause in _FAULTS):
+                text = f"{at}throttled by {cause} {share:.0%} of the time"
+                found.append((share, f"{text} (GPU {log.index} of {log.node})", cause))
+    if not found:
+        return None
+    _, text, cause = max(found)
+    fix = "; leave out the node (--exclude), and tell the site" if cause in _FAULTS else ""
+    return text + fix
 
 
 def explained(run: MeasuredRate, load: Load) -> list[str]:
-    """Return why a run is slower than its GPUs allow, with its name before each cause."""
-    return [f"{run.log.name}: {why}" for why in slowdowns(load, run.log.config or {})]
+    """Return why a run is slower than its GPUs allow, each cause with its evidence and its fix."""
+    causes = [*_waits(load, run.log.config or {}), *filter(None, [load.throttled])]
+    return [f"{run.log.name}: {why}" for why in causes]
+
+
+def _waits(load: Load, config: Mapping[str, Any]) -> Iterator[str]:
+    idle, data, bound = 1 - (load.busy or 0.0), load.data or 0.0, load.host_bound
+    also = "" if load.busy is None else f", GPU idle {idle:.0%} of the time"
+    # A GPU that always had work did not wait, although its host did.
+    has_waited = bound is None or bound >= MIN_HOST_BOUND
+    if data >= MIN_DATA and has_waited and idle >= data / 2:
+        workers = config.get("data.workers")
+        fix = "" if workers is None else f"; raise data.workers from {workers}"
+        yield f"input-bound: the loader waits {data:.0%} of the step{also}{fix}"
+    elif bound is not None and has_waited and idle >= MIN_IDLE:
+        is_eager = config.get("train.compile") is False and "model.width" in config
+        fix = "train.compile: true, " if is_eager else ""
+        evidence = f"the GPU waits for the launch of {bound:.0%} of the steps{also}"
+        yield f"host-bound: {evidence}; {fix}a larger micro batch"

@@ -1,17 +1,35 @@
-"""Group a run's records of gradient noise into stages of training, or into checkpoints."""
+"""A run's records of gradient noise, in stages of training or by checkpoint."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.gradient_noise.records import NoiseRecord, parse_records
 from analysis.stats.mean import MIN_VALUES
-from analysis.stats.noise_scale import GramSums
+from analysis.stats.noise_scale import NoiseSamples
 from configs.errors import ConfigError, Unreadable
 from runs.folder import RunFolder
-from runs.records import read_records, valid
+from runs.records import Record, read_records, valid
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseRecord:
+    """One measurement by `count` microbatches of `batch` images.
+
+    `small` is the mean |g_k|^2 and `big` the |g|^2 over `steps` training steps (`gns`), or of one
+    sample at a checkpoint (`gns_sample`), whose images are of a `bin` of t, or of all t if it is
+    None.
+    """
+
+    step: int
+    count: int
+    batch: int
+    small: float
+    big: float
+    steps: int = 1
+    bin: int | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +43,8 @@ class Stage:
     step: int
     count: int
     seconds: float | None
-    whole: GramSums
-    bins: tuple[GramSums, ...] = ()
+    whole: NoiseSamples
+    bins: tuple[NoiseSamples, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,15 +65,45 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
         records = valid(record for _, record in read_records(run.metrics_file))
     except (ConfigError, RecursionError, TypeError) as error:
         raise Unreadable(str(error)) from None
-    parsed, malformed = parse_records(records)
-    samples = parsed["gns_sample"]
-    found = list(_checkpoints(samples) if samples else _training_stages(parsed["gns"], stages))
+    steps, malformed = _parsed(records, "gns")
+    samples, others = _parsed(records, "gns_sample")
+    found = list(_checkpoints(samples) if samples else _training_stages(steps, stages))
     if not found:
         raise Unreadable(
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
             "its checkpoints with jobs/gns.sbatch"
         )
-    return GradientNoiseLog(name=run.name, stages=tuple(found), malformed=malformed)
+    return GradientNoiseLog(name=run.name, stages=tuple(found), malformed=malformed + others)
+
+
+def _parsed(records: Sequence[Record], name: str) -> tuple[list[NoiseRecord], int]:
+    """Return the measurements of a field in the order of steps; how many are malformed."""
+    known = [record for record in records if name in record]
+    found = []
+    for record in known:
+        try:
+            found.append(_parse(record, name))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            continue
+    return sorted(found, key=lambda one: one.step), len(known) - len(found)
+
+
+def _parse(record: Record, name: str) -> NoiseRecord:
+    fields, of_training = record[name], name == "gns"
+    number = fields.get("bin")
+    found = NoiseRecord(
+        step=int(record["step"] if of_training else fields["checkpoint"]),
+        count=int(fields["k"]),
+        batch=int(fields["b"]),
+        small=float(fields["small"]),
+        big=float(fields["big"]),
+        steps=int(fields["steps"]) if of_training else 1,
+        bin=None if number is None else int(number),
+        seconds=0.0 if of_training else float(fields["seconds"]),
+    )
+    if found.count < 2 or found.batch < 1 or not np.isfinite([found.small, found.big]).all():
+        raise ValueError("no two microbatches, or no numbers")
+    return found
 
 
 def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
@@ -65,29 +113,27 @@ def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
         parts = max(1, min(stages, len(group) // MIN_VALUES))
         for rows in np.array_split(np.arange(len(group)), parts):
             part = [group[int(row)] for row in rows]
-            yield Stage(step=part[-1].step, count=part[0].count, seconds=None, whole=_sums(part))
-
-
-def _sums(records: list[NoiseRecord], *, batch: int = 1) -> GramSums:
-    """Return the samples of records of the same microbatches; `batch` is that of no record."""
-    columns = np.array([one.sums for one in records], dtype=np.float64).reshape(-1, 4)
-    return GramSums(columns=columns, batch=records[0].batch if records else batch)
+            whole = _samples(part, part[0])
+            yield Stage(step=part[-1].step, count=part[0].count, seconds=None, whole=whole)
 
 
 def _checkpoints(samples: list[NoiseRecord]) -> Iterator[Stage]:
     """Yield the samples of every checkpoint."""
-    ordered = sorted(samples, key=lambda sample: sample.step)
-    for step, group in itertools.groupby(ordered, key=lambda sample: sample.step):
+    for step, group in itertools.groupby(samples, key=lambda sample: sample.step):
         here = list(group)
         count = max((one.bin + 1 for one in here if one.bin is not None), default=0)
         whole, *bins = (
-            _sums([one for one in here if one.bin == number], batch=here[0].batch)
+            _samples([one for one in here if one.bin == number], here[0])
             for number in (None, *range(count))
         )
-        yield Stage(
-            step=step,
-            count=here[0].count,
-            seconds=sum(sample.seconds for sample in here),
-            whole=whole,
-            bins=tuple(bins),
-        )
+        seconds = sum(sample.seconds for sample in here)
+        yield Stage(step=step, count=here[0].count, seconds=seconds, whole=whole, bins=tuple(bins))
+
+
+def _samples(records: list[NoiseRecord], like: NoiseRecord) -> NoiseSamples:
+    """Return the samples of records, which may be none; `like` has their batch."""
+    small, big, steps, count = (
+        np.array([getattr(one, name) for one in records], dtype=np.float64)
+        for name in ("small", "big", "steps", "count")
+    )
+    return NoiseSamples.of(small, big, count=count, batch=like.batch, weight=steps)

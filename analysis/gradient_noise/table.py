@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.gradient_noise.stages import GradientNoiseLog
 from analysis.stats.intervals import Estimate
-from analysis.stats.noise_scale import DETERMINED, GramSums, noise_scale
+from analysis.stats.noise_scale import DETERMINED, NoiseSamples, noise_scale
 from analysis.table import interval_text
 
 Row = dict[str, Any]
@@ -22,15 +22,15 @@ def noise_rows(log: GradientNoiseLog) -> list[Row]:
         shape = {"k": stage.count, "b": stage.whole.batch, "seconds": stage.seconds}
         found.append(first | {"t": "all"} | _scale_fields(stage.whole) | shape)
         count = len(stage.bins)
-        for k, sums in enumerate(stage.bins):
+        for k, samples in enumerate(stage.bins):
             t = f"{k / count:.4g}-{(k + 1) / count:.4g}"
-            found.append(first | {"t": t} | _scale_fields(sums))
+            found.append(first | {"t": t} | _scale_fields(samples))
     return found
 
 
-def _scale_fields(sums: GramSums) -> Row:
+def _scale_fields(samples: NoiseSamples) -> Row:
     """Return a noise scale as fields; `b_simple`, `low` and `high` are None if undetermined."""
-    scale = noise_scale(sums)
+    scale = noise_scale(samples)
     b = scale.b_simple or Estimate(value=np.nan)
     return {
         "g2": _finite(scale.g2.value),
@@ -43,7 +43,7 @@ def _scale_fields(sums: GramSums) -> Row:
         "g2_high": scale.g2.high,
         "s_low": scale.s.low,
         "s_high": scale.s.high,
-        "samples": len(sums),
+        "samples": len(samples),
     }
 
 

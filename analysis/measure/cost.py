@@ -1,18 +1,15 @@
-"""The cost of runs: GPU-hours, and money by a file of rates."""
+"""The cost of runs in GPU-hours."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
-from configs.gpus import rate_of
 
 
-def cost_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
+def cost_row(log: RunLog) -> dict[str, Any]:
     """Return the row of a run; unknown values are None."""
     breakdown, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
-    rate = rate_of(model, rates)
     # GPUs times the hours for which the run had them.
     hours = count * breakdown.allocated_s / 3600 if breakdown and count else None
     return {
@@ -21,7 +18,6 @@ def cost_row(log: RunLog, rates: Mapping[str, float]) -> dict[str, Any]:
         "gpus": count,
         "minutes": breakdown.wall_s / 60 if breakdown else None,
         "gpu_hours": hours,
-        "money": rate * hours if rate and hours else None,
     }
 
 

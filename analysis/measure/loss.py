@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.loss_curve import LossCurve, loss_curve, why_unlike
+from analysis.measure.loss_curve import LossCurve, loss_curve, not_finite_from, why_unlike
 from analysis.measure.quality import why_other
 from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.run_log import RunLog
@@ -62,6 +62,8 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     for log in (*base, *arm):
         if doubt := log.uncertain.get(compared.of):
             return refused(f"{log.name}: {doubt}")
+        if (step := not_finite_from(log)) is not None:
+            return refused(f"the loss of {log.name} is not finite from step {step} on")
     try:
         sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
     except Unreadable as error:
@@ -84,7 +86,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     else:
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    found = contrast(*replicates, steps=steps, pair_seeds=True)
+    found = contrast(*replicates, steps=steps, of_loss=True)
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
         end = (
             f"step {high:.6g}"

@@ -1,5 +1,7 @@
 """Loss curves of runs over an axis, and what makes two of them different quantities."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +26,7 @@ NO_TRAINING = ("encode", "gns", "infer", "sample")
 _OF_STEPS = ("sampler", "strata", "bin_shares", "label_dropout", "extra.")
 # Keys of the data that augment or repair images and leave the set as it is.
 _SAME_IMAGES = ("data.flip", "data.skip_bad")
+_HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +74,21 @@ def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
     if not kept.any():
         raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
     return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept], of=of)
+
+
+def held_out_losses(logs: Iterable[RunLog]) -> list[str]:
+    """Return the losses of images outside training that runs evaluate, ours first."""
+    names = {name for log in logs for record in log.evaluations for name in record}
+    found = filter(_HELD_OUT.fullmatch, names)
+    return sorted(found, key=lambda name: (name != "validation_loss", name))
+
+
+def not_finite_from(log: RunLog) -> int | None:
+    """Return the step from which on a run's loss is NaN or infinite, None if it ends finite."""
+    begun = [event.get("step", 0) for event in log.events if event.get("reason") == "nan"]
+    finite = log.step[~np.isnan(log.column("loss"))]
+    is_lasting = begun and (not len(finite) or max(begun) >= finite[-1])
+    return int(max(begun)) if is_lasting else None
 
 
 def axis_values(log: RunLog, by: str) -> Floats:

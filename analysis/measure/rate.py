@@ -65,6 +65,8 @@ class MeasuredRate:
         if self.summary is None or self.seconds is None:
             return "no time is recorded"
         seconds = self.seconds.estimate()
+        if doubt := why_uncertain(self.log, clock=self.clock):
+            return doubt
         if seconds.low is None:
             return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
         if seconds.low < (1 - WIDEST) * seconds.value:

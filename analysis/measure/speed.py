@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 from analysis.measure.clocks import why_uncertain
 from analysis.measure.differences import recipe
 from analysis.measure.rate import MeasuredRate, turn_rates
-from analysis.observations import attributed, group_alike, is_repeat, nodes_of, overlap, seed_of
+from analysis.observations import (
+    attributed,
+    group_alike,
+    is_repeat,
+    nodes_of,
+    overlap,
+    pass_of,
+    seed_of,
+)
 from analysis.stats.contrast import (
     FEWEST,
     Contrast,
@@ -19,6 +27,7 @@ from analysis.stats.contrast import (
     contrast,
     one_sample,
     refused,
+    share_something,
 )
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
@@ -57,8 +66,17 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
 
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
     """Return the contrasts of all arms but the first with the first."""
-    common = scatter_of_cells(arms)
-    return [speed_contrast(arms[0], arm, common=common) for arm in arms[1:]]
+    common, is_paired = scatter_of_cells(arms), _share_passes(arms)
+    return [speed_contrast(arms[0], arm, common=common, is_paired=is_paired) for arm in arms[1:]]
+
+
+def _share_passes(arms: Sequence[Arm]) -> bool | None:
+    """Return whether passes differ by more than chance over all arms; None for too few passes."""
+    by_pass = [{one.study_pass: one.log for one in _replicates(arm, 0.0)} for arm in arms]
+    shared = [name for name in by_pass[0] if name and all(name in own for own in by_pass)]
+    if len(shared) < FEWEST or len(arms) < 2:
+        return None
+    return share_something(np.array([[own[name] for name in shared] for own in by_pass]))
 
 
 def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
@@ -71,7 +89,9 @@ def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
     return replace(found, freedom=SUPPORT if found.freedom >= MOST_FREEDOM else 0.0)
 
 
-def speed_contrast(base: Arm, arm: Arm, *, common: CommonVariance | None = None) -> Contrast:
+def speed_contrast(
+    base: Arm, arm: Arm, *, common: CommonVariance | None = None, is_paired: bool | None = None
+) -> Contrast:
     """Return the contrast of images per second, or of steps per second if either lacks images."""
     if why := why_not_comparable(base, arm):
         return refused(why)
@@ -82,12 +102,17 @@ def speed_contrast(base: Arm, arm: Arm, *, common: CommonVariance | None = None)
     sides = [_replicates(base, 0.0), _replicates(arm, shift)]
     if not all(sides):
         return Contrast(mean=None, why="no time is recorded")
-    single = len(base.runs) == len(arm.runs) == 1
-    if not single:
-        return contrast(*sides, common=common)
-    steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
-    alike = is_repeat(base.runs[0].log, arm.runs[0].log)
-    return contrast(*sides, steps=replace(steps, of_one_recipe=alike))
+    if len(base.runs) == len(arm.runs) == 1:
+        steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
+        alike = is_repeat(base.runs[0].log, arm.runs[0].log)
+        found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
+    else:
+        found = contrast(*sides, common=common, is_paired=is_paired)
+    if None in images or images[0] != images[1]:
+        unit = "image" if None not in images else base.runs[0].unit
+        per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
+        found = replace(found, remarks=(*found.remarks, f"in {per}"))
+    return found
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -96,6 +121,7 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
             log=math.log(run.rate.value) + shift,
             nodes=nodes_of(run.log),
             seed=seed_of(run.log),
+            study_pass=pass_of(run.log),
             rounds={
                 name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
             },

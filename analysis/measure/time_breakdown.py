@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from analysis.read.run_log import RunLog, kept_with_log
-from runs.records import starts, submissions
+from runs.records import ends, starts, submissions
 
-END_EVENTS = ("paused", "stopped", "done", "failed")
 # Cumulative clocks of the records.
 CLOCKED = (
     "setup_s", "load_s", "quantise_s", "cache_s", "train_s", "data_s", "save_s", "sample_s",
@@ -116,13 +115,12 @@ def _end_times(log: RunLog, own: list[dict[str, Any]], number: int) -> list[floa
     Evaluations that a person made after the end are not time of the run.
     """
     events = [event for event in log.events if event["attempt"] == number]
-    ends = [event["time"] for event in _end_events(log, number)]
-    return ends or [*(event["time"] for event in events), *(row["time"] for row in own)]
+    ended = [event["time"] for event in _end_events(log, number)]
+    return ended or [*(event["time"] for event in events), *(row["time"] for row in own)]
 
 
 def _end_events(log: RunLog, number: int) -> list[Mapping[str, Any]]:
-    events = (event for event in log.events if event["attempt"] == number)
-    return [event for event in events if event.get("event") in END_EVENTS]
+    return ends(event for event in log.events if event["attempt"] == number)
 
 
 def _all_rows(log: RunLog) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.measure.differences import recipe
 from analysis.measure.loss_curve import why_unlike
-from analysis.measure.time_breakdown import END_EVENTS, time_breakdown
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import group_alike, nodes_of, overlap, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -19,7 +19,7 @@ from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, ref
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.verdict import against_first
 from configs.errors import Unreadable
-from runs.records import starts
+from runs.records import ends, starts
 
 # A training loss counts as its mean over a span of images: this many times the longest step between
 # records of the runs that are compared, so that all are averaged over the same.
@@ -57,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class TimeToTarget:
-    """One run's way to the target: seconds since its start, and images seen.
+    """One run's way to the target: seconds since its start, and images seen (NaN if unknown).
 
     Between two evaluations, or two spans of a training loss, both are interpolated; `is_bounded`
     says that there is a value before it that missed the target. The throughput is that of training
@@ -67,6 +67,7 @@ class TimeToTarget:
 
     log: RunLog
     seconds: float
+    steps: float
     images: float
     is_bounded: bool
     images_per_s: float
@@ -90,8 +91,10 @@ class TargetGroup:
         return np.array([getattr(run, name) for run in self.reached])
 
     def mean(self, name: str) -> float | None:
-        """Return the geometric mean of an attribute."""
-        return float(np.exp(np.log(self.values(name)).mean())) if self.reached else None
+        """Return the geometric mean of an attribute, None if a run does not know it."""
+        values = self.values(name)
+        is_known = len(values) and not np.isnan(values).any()
+        return float(np.exp(np.log(values).mean())) if is_known else None
 
 
 def parse_target(text: str) -> Target:
@@ -106,9 +109,10 @@ def parse_target(text: str) -> Target:
 
 @dataclass(frozen=True, kw_only=True)
 class _Metric:
-    """Values [n] of a metric at images [n] and times [n]."""
+    """Values [n] of a metric at steps [n], images [n], which may be unknown, and times [n]."""
 
     values: Floats
+    step: Floats
     images: Floats
     time: Floats
 
@@ -131,9 +135,11 @@ def time_to_target(
         before, after = found.values[index - 1], found.values[index]
         at -= float((target.value - after) / (before - after))
     rows = np.arange(len(found.values))
-    images, time = (float(np.interp(at, rows, of)) for of in (found.images, found.time))
-    if began is None or math.isnan(images) or math.isnan(time):
-        raise Unreadable(f"{log.path}: records no time or no images beside its {target.name}")
+    steps, images, time = (
+        float(np.interp(at, rows, of)) for of in (found.step, found.images, found.time)
+    )
+    if began is None or math.isnan(time):
+        raise Unreadable(f"{log.path}: records no time beside its {target.name}")
     seconds = time - began
     if seconds <= 0 or images <= 0:
         raise Unreadable(f"{log.path}: meets {target} before it has trained")
@@ -144,6 +150,7 @@ def time_to_target(
     return TimeToTarget(
         log=log,
         seconds=seconds,
+        steps=steps,
         images=images,
         is_bounded=index > 0,
         images_per_s=images / train_s,
@@ -160,6 +167,7 @@ def _metric(log: RunLog, name: str, *, span: float | None = None) -> _Metric:
     if rows:
         return _Metric(
             values=np.array([row[name] for row in rows], dtype=np.float64),
+            step=np.array([row["step"] for row in rows], dtype=np.float64),
             images=np.array([row.get("images", np.nan) for row in rows], dtype=np.float64),
             time=np.array([_time_of(log, row) for row in rows], dtype=np.float64),
         )
@@ -167,7 +175,8 @@ def _metric(log: RunLog, name: str, *, span: float | None = None) -> _Metric:
     known = ~np.isnan(values)
     if not known.any():
         raise Unreadable(f"{log.path}: records no {name}")
-    found = _Metric(values=values[known], images=images[known], time=time[known])
+    step = log.step[known].astype(np.float64)
+    found = _Metric(values=values[known], step=step, images=images[known], time=time[known])
     return _by_spans(found, span or smoothing_span([log])) if name == "loss" else found
 
 
@@ -178,33 +187,36 @@ def _clock(log: RunLog) -> Floats:
 
 def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
     """Return the time of an evaluation; one that a person made after the end has its step's."""
-    ends = [event["time"] for event in log.events if event.get("event") in END_EVENTS]
+    ended = [event["time"] for event in ends(log.events)]
     time = row.get("time", np.nan)
-    if ends and time > max(ends):
+    if ended and time > max(ended):
         return float(next(iter(log.column("time")[log.step == row["step"]]), np.nan))
     return float(time)
 
 
 def smoothing_span(logs: Sequence[RunLog]) -> float:
-    """Return the images over which training losses of these runs are averaged, 0 if unknown."""
-    steps = [0.0]
+    """Return the images, or steps, over which training losses of these runs are averaged."""
+    records = [0.0]
     for log in logs:
         images = log.column("images")[~np.isnan(log.column("images") + log.column("loss"))]
-        steps += [float(np.median(np.diff(images)))] if len(images) > 1 else []
-    return SMOOTHING * max(steps)
+        steps = log.step[~np.isnan(log.column("loss"))]
+        between = np.diff(images if len(images) else steps)
+        records += [float(np.median(between))] if len(between) else []
+    return SMOOTHING * max(records)
 
 
 def _by_spans(found: _Metric, span: float) -> _Metric:
-    """Return the means over equal spans of images, at the middle of each."""
-    if not span or np.isnan(found.images).any():
+    """Return the means over equal spans of images, or of steps if a row has no images."""
+    over = found.step if np.isnan(found.images).any() else found.images
+    if not span:
         return found
-    number = np.floor(found.images / span).astype(np.int64)
+    number = np.floor(over / span).astype(np.int64)
     means = [
         [float(of[number == n].mean()) for n in np.unique(number)]
-        for of in (found.values, found.images, found.time)
+        for of in (found.values, found.step, found.images, found.time)
     ]
-    values, images, time = map(np.array, means)
-    return _Metric(values=values, images=images, time=time)
+    values, step, images, time = map(np.array, means)
+    return _Metric(values=values, step=step, images=images, time=time)
 
 
 def _start_time(log: RunLog) -> float | None:
@@ -229,7 +241,7 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
             )
     span = smoothing_span(logs)
     found = []
-    for members in group_alike(sorted(logs, key=_size), lambda log: recipe(log) or _size(log)):
+    for members in group_alike(sorted(logs, key=_size), _group):
         times = {log.name: time_to_target(log, target, span=span) for log in members}
         found.append(
             TargetGroup(
@@ -240,6 +252,11 @@ def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
             )
         )
     return found
+
+
+def _group(log: RunLog) -> Hashable | None:
+    """Return what repeats share: their recipe, or the devices and batch if they have no config."""
+    return recipe(log) or (_size(log) if any(_size(log)) else None)
 
 
 def _size(log: RunLog) -> tuple[int, int]:
@@ -271,13 +288,14 @@ def _group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
     row |= {"gpus": gpus or None, "global_batch": batch or None, "minutes": minutes}
     row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
     row |= {"images_per_s": group.mean("images_per_s"), "samples_to_target": group.mean("images")}
+    row |= {"steps_to_target": group.mean("steps") if group.mean("images") is None else None}
     for name, (of, power) in GAINS.items():
         row |= estimate_fields(name, _gain(base, group, of, power))
     return row
 
 
 def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estimate | None:
-    if not (base.reached and group.reached):
+    if base.mean(name) is None or group.mean(name) is None:
         return None
     if group is base:
         return Estimate(value=1.0)
@@ -329,7 +347,9 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
         except Unreadable as error:
             remarks.append(f"left out: {error}")
             continue
-        if reached is None:
+        if reached is not None and math.isnan(reached.images):
+            remarks.append(f"left out: {log.name}: records no images")
+        elif reached is None:
             remarks.append(
                 f"left out: {log.name} never reached {goal}, which makes B_crit too large"
             )

@@ -109,16 +109,15 @@ def build(record: ReportRecord, out: Path) -> Report:
     runs = list(logs.values())
     full = record.model_copy(update={"hashes": _hashes(runs, out)})
     rows = [table_row(log) for log in runs]
-    html = _page(runs, rows, full, out, unread)
+    html = _page(runs, rows, full, unread)
     return Report(page=html, table=f"{csv_text(rows)}\n", record=full, unread=unread)
 
 
 def _page(
-    logs: Sequence[RunLog], rows: Sequence[Row], record: ReportRecord, out: Path,
-    unread: Sequence[str],
-) -> str:  # fmt: skip
+    logs: Sequence[RunLog], rows: Sequence[Row], record: ReportRecord, unread: Sequence[str]
+) -> str:
     """Return the page on runs, which are compared with the first."""
-    study = compared(logs, margin=record.margin, beside=out)
+    study = compared(logs, margin=record.margin)
     drawn = curves_data(logs)
     told = remarks(study) if study else []
     sections = {

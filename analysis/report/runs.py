@@ -8,7 +8,7 @@ from analysis.detect.detectors import detect
 from analysis.gpus.energy import energy
 from analysis.measure.cost import cost_row
 from analysis.measure.differences import yaml_text
-from analysis.measure.loss_curve import AXES, why_unlike
+from analysis.measure.loss_curve import AXES, held_out_losses, why_unlike
 from analysis.measure.overview import run_row
 from analysis.measure.rate import measure_rate
 from analysis.measure.speed import group_arms
@@ -34,13 +34,14 @@ FEW_RUNS = 12
 def table_row(log: RunLog) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     spent = energy(log)
-    known = cost_row(log, {}) | run_row(log)
+    known = cost_row(log) | run_row(log)
     drawn = seconds_per_image(log)
     known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
     known |= {"image_s": drawn.value if drawn else None}
+    others = held_out_losses([log])
     for one in log.evaluations:
-        known |= {name: one[name] for name in EVALUATED if name in one}
-    return {"run": log.name} | {name: known.get(name) for name in COLUMNS}
+        known |= {name: one[name] for name in (*EVALUATED, *others) if name in one}
+    return {"run": log.name} | {name: known.get(name) for name in (*COLUMNS, *others)}
 
 
 def runs_data(logs: Sequence[RunLog], rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -48,8 +49,9 @@ def runs_data(logs: Sequence[RunLog], rows: Sequence[Mapping[str, Any]]) -> dict
     every = [_settings(log) for log in logs]
     names = dict.fromkeys(name for settings in every for name in settings)
     columns = {name: [settings.get(name) for settings in every] for name in names}
+    shown = dict.fromkeys(name for row in rows for name in row)
     return {
-        "columns": {name: [_finite(row[name]) for row in rows] for name in rows[0]},
+        "columns": {name: [_finite(row.get(name)) for row in rows] for name in shown},
         "keys": {name: column for name, column in columns.items() if len(set(column)) > 1},
     }
 
@@ -81,7 +83,8 @@ def curves_data(logs: Sequence[RunLog]) -> dict[str, Any]:
     drawn = []
     for number, log in enumerate(logs):
         own = curves(log, most=most)
-        few = {name: own[name] for name in ("loss", *EVALUATED) if name in own}
+        most_asked = ("loss", *EVALUATED, *held_out_losses([log]))
+        few = {name: own[name] for name in most_asked if name in own}
         kept = own if len(logs) <= FEW_RUNS else few
         one = {"name": log.name, "rows": [number], "alone": number in alone, "curves": kept}
         drawn += [one] if kept else []

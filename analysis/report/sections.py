@@ -1,8 +1,7 @@
-"""The sections of a page: the rows that commands print, each with the command that prints them."""
+"""The sections of a page: the rows that commands print."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from analysis.detect.detectors import detect, finding_row
@@ -16,7 +15,6 @@ from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, figure, folded, section, table, text
-from analysis.report.sources import paths_of, recomputed
 from analysis.report.svg import shares
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import hardware_text, rows_of
@@ -33,18 +31,16 @@ MOST_FINDINGS = 200
 class ComparedArms:
     """Runs as arms of repeats, the first being the baseline, and their comparisons with it.
 
-    `by` is the axis of losses, `beside` the folder of the page, to which paths are relative.
+    `by` is the axis of losses.
     """
 
-    logs: Sequence[RunLog]
     arms: Sequence[Arm]
     found: Sequence[Comparison]
     by: str
     margin: float
-    beside: Path
 
 
-def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> ComparedArms | None:
+def compared(logs: Sequence[RunLog], *, margin: float) -> ComparedArms | None:
     """Return the runs that have begun and train something as arms; None if there are none."""
     begun = started_runs(logs)
     trained = [log for log in begun if (log.config or {}).get("kind") not in NO_TRAINING]
@@ -53,7 +49,7 @@ def compared(logs: Sequence[RunLog], *, margin: float, beside: Path) -> Compared
     arms = group_arms(measure_rates(trained))
     by = axis_of(trained)
     found = compare_all(arms, by=by, margin=margin)
-    return ComparedArms(logs=trained, arms=arms, found=found, by=by, margin=margin, beside=beside)
+    return ComparedArms(arms=arms, found=found, by=by, margin=margin)
 
 
 def verdicts(study: ComparedArms) -> str:
@@ -66,12 +62,7 @@ def verdicts(study: ComparedArms) -> str:
         words = "<br>".join(text(one) for one in told if one)
         lines.append(f"<li><b>{text(arm.name)}</b><br>{words}</li>")
     listed = f'<ul class="verdicts">{"".join(lines)}</ul>'
-    return section("verdicts", "Verdicts", listed, _again(study)) if lines else ""
-
-
-def _again(study: ComparedArms) -> str:
-    options = ("--by", study.by, "--margin", str(study.margin))
-    return recomputed("compare", *options, paths=paths_of(study.logs), beside=study.beside)
+    return section("verdicts", "Verdicts", listed) if lines else ""
 
 
 def cells(study: ComparedArms) -> str:
@@ -79,10 +70,11 @@ def cells(study: ComparedArms) -> str:
     if len(study.arms) < FEWEST_CELLS:
         return ""
     within = f"Losses over {AXES[study.by]}, the same within {study.margin:.1%}."
-    told = aside(f"On {hardware_text(study.logs)}. {within}")
+    logs = [run.log for arm in study.arms for run in arm.runs]
+    told = aside(f"On {hardware_text(logs)}. {within}")
     rows = rows_of(study.arms, study.found)
     shown = table([for_people(row, judged="speed") for row in rows])
-    return section("cells", "Cells", shown, told, _again(study))
+    return section("cells", "Cells", shown, told)
 
 
 def speed(study: ComparedArms) -> str:
@@ -97,7 +89,6 @@ def speed(study: ComparedArms) -> str:
             shares(times, "wall_s", [f"{name}_s" for name in PARTS if name != "queue"]),
             "Shares of the time without the queue, by run",
         ),
-        recomputed("speed", "--arms", paths=paths_of(study.logs), beside=study.beside),
     )
 
 

@@ -2,8 +2,9 @@
 
 The unit is the first of these that both arms have: rounds in which they took turns on one node;
 repeats or seeds, at least three a side; steps that two single runs both record; one run each. Only
-the first two support a claim about the arms, the others speak of these two runs. Repeats that ran
-on nodes of their own are compared node by node, or with an allowance for the nodes.
+the first two support a claim about the arms, the others speak of these two runs. Repeats are paired
+by pass, and losses by seed, if what a pair shares is seen in its runs. Repeats that ran on nodes of
+their own are compared node by node, or with an allowance for the nodes.
 """
 
 import math
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from scipy.special import fdtrc
 
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import Mean
@@ -20,9 +22,11 @@ from analysis.stats.sequential import CommonVariance
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
 ]
-Unit = Literal["round", "repeat", "seed", "step", "run", "none"]
+Unit = Literal["round", "pass", "repeat", "seed", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
+# Pairs share something if they would differ as much by chance in so few cases.
+SHARED_LEVEL = 0.05
 NODES_DIFFER = "nodes differ"
 ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
@@ -57,13 +61,15 @@ class Quantity:
 class Replicate:
     """The log of a quantity of one run, where the run was, and what it shares with others.
 
-    `rounds` are logs of its turns by the name of the round. `stretches` are logs over further parts
-    of the run, in which the same quantity has to agree, too.
+    `study_pass` names a pass of a study and the nodes it ran on: in a pass each cell runs once, in
+    random order. `rounds` are logs of its turns by the name of the round. `stretches` are logs over
+    further parts of the run, in which the same quantity has to agree, too.
     """
 
     log: float
     nodes: frozenset[str] = frozenset()
     seed: Hashable = None
+    study_pass: Hashable = None
     rounds: Mapping[str, float] = field(default_factory=dict)
     stretches: tuple[float, ...] = ()
 
@@ -98,15 +104,16 @@ def contrast(
     arm: Sequence[Replicate],
     *,
     steps: Contrast | None = None,
-    pair_seeds: bool = False,
+    of_loss: bool = False,
+    is_paired: bool | None = None,
     common: CommonVariance | None = None,
 ) -> Contrast:
     """Return the log ratio of `arm` over `base` by the rule of the module.
 
-    `steps` is the contrast of two single runs, by steps or as they are. With `pair_seeds` (of
-    losses, which do not depend on nodes) runs of the same seed are compared with each other, since
-    they share data and noise. `common` is what all cells of a study say about the scatter of
-    repeats.
+    `steps` is the contrast of two single runs, by steps or as they are. Losses do not depend on
+    nodes or passes, but runs of one seed share data and noise. `is_paired` says whether runs of a
+    pass or seed share something, by all cells of a study; if it is None, these two arms tell.
+    `common` is what all cells say about the scatter of repeats.
     """
     if by_round := _by_rounds(base, arm):
         return by_round
@@ -124,11 +131,16 @@ def contrast(
             n=min(counts),
             why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
         )
-    if pair_seeds:
+    common = common or CommonVariance()
+    if of_loss:
+        by_seed = [{run.seed: run for run in reversed(side)} for side in (base, arm)]
         return _with_nodes(
-            _by_seeds(base, arm) or _welch(base, arm, common or CommonVariance()), base, arm
+            _by_pairs(by_seed[0], by_seed[1], "seed", is_paired) or _welch(base, arm, common),
+            base,
+            arm,
         )
-    return _by_repeats(base, arm, common or CommonVariance())
+    by_pass = [{run.study_pass: run for run in side if run.study_pass} for side in (base, arm)]
+    return _by_pairs(by_pass[0], by_pass[1], "pass", is_paired) or _by_repeats(base, arm, common)
 
 
 def _mean_log(arm: Sequence[Replicate]) -> float:
@@ -166,16 +178,37 @@ def _round_means(arm: Sequence[Replicate]) -> dict[str, float]:
     }
 
 
-def _by_seeds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast | None:
-    """Pair the runs of each seed that both arms have; repeats of a seed count once."""
-    sides = [{run.seed: run for run in reversed(side)} for side in (base, arm)]
-    seeds = [seed for seed in reversed(sides[0]) if seed in sides[1]]
-    if len(seeds) < FEWEST:
+def _by_pairs(
+    base: Mapping[Hashable, Replicate],
+    arm: Mapping[Hashable, Replicate],
+    unit: Unit,
+    is_paired: bool | None,
+) -> Contrast | None:
+    """Pair the runs of each seed or pass that both arms have, if pairs share something.
+
+    Otherwise pairs would cost half of the degrees of freedom for nothing.
+    """
+    pairs = [(run, arm[name]) for name, run in base.items() if name in arm]
+    if len(pairs) < FEWEST:
         return None
-    pairs = [(sides[0][seed], sides[1][seed]) for seed in seeds]
+    if is_paired is None:
+        is_paired = share_something(np.array([[a.log, b.log] for a, b in pairs]).T)
+    if not is_paired:
+        return None
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
     mean, *further = map(one_sample, logs.T)
-    return Contrast(mean=mean, unit="seed", n=len(pairs), is_claim=True, further=tuple(further))
+    return Contrast(mean=mean, unit=unit, n=len(pairs), is_claim=True, further=tuple(further))
+
+
+def share_something(logs: Floats) -> bool:
+    """Whether the columns of `logs` [arms, n] differ by more than chance (F of a two-way table)."""
+    arms, n = logs.shape
+    about = logs - logs.mean(axis=1, keepdims=True)
+    columns = about.mean(axis=0)
+    between = arms * float(columns @ columns) / (n - 1)
+    freedom = (n - 1) * (arms - 1)
+    within = float(((about - columns) ** 2).sum()) / freedom
+    return within == 0 or bool(fdtrc(n - 1, freedom, between / within) < SHARED_LEVEL)
 
 
 def _further(a: Replicate, b: Replicate) -> list[float]:

@@ -14,8 +14,6 @@ from analysis.stats.intervals import Estimate, Floats
 DRAWS = 2000
 # How far from 1 the exponent of the batch may be: so little changes B_crit by little.
 BEND = 0.15
-# With at least this many runs a batch size has its own scatter, otherwise the pooled one.
-MIN_RUNS_FOR_OWN_SCATTER = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +33,10 @@ def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
     """Fit the line through {global batch: samples to the target of each run [k]}.
 
     Return None for fewer than two batch sizes. The interval is a parametric bootstrap of the means
-    with Student's t errors; `high` is None if no finite B_crit is excluded. Each batch size has its
-    own scatter if it has many runs, otherwise all share one relative scatter. Without repeats the
-    scatter is that about the line, so that curvature counts as noise, and weights are 1/samples;
-    two batch sizes then leave no degree of freedom, and so no interval.
+    with Student's t errors; `high` is None if no finite B_crit is excluded. All batch sizes share
+    one relative scatter. Without repeats the scatter is that about the line, so that curvature
+    counts as noise, and weights are 1/samples; two batch sizes then leave no degree of freedom, and
+    so no interval.
     """
     samples = {batch: values for batch, values in samples.items() if len(values)}
     if len(samples) < 2:
@@ -100,20 +98,12 @@ def _variance_about(fitted: Floats, means: Floats) -> Floats:
 
 
 def _variance(runs: list[Floats]) -> Floats:
-    """Return the variance of each batch size's mean [m], its own or from the pooled scatter."""
+    """Return the variance of each batch size's mean [m] from the pooled relative scatter."""
     repeated = [values for values in runs if len(values) > 1]
     squares = sum(float(((values / values.mean() - 1) ** 2).sum()) for values in repeated)
     freedom = sum(len(values) - 1 for values in repeated)
     relative = squares / freedom if freedom else 1.0
-    variances = [
-        values.var(ddof=1)
-        if len(values) >= MIN_RUNS_FOR_OWN_SCATTER
-        else relative * values.mean() ** 2
-        for values in runs
-    ]
-    return np.array(
-        [max(var, 1e-12) / len(values) for var, values in zip(variances, runs, strict=True)]
-    )
+    return np.array([max(relative * one.mean() ** 2, 1e-12) / len(one) for one in runs])
 
 
 def _fit(batches: Floats, means: Floats, weights: Floats) -> tuple[Floats, Floats]:

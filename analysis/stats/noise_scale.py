@@ -1,9 +1,9 @@
 """The gradient noise scale of a stretch of training: ratios of averages, with intervals.
 
-Each sample is a Gram matrix of gradients (of K microbatches, or of the images of one bin of
-timesteps), of which only sums are kept. The mean of its off-diagonal is unbiased for |G|^2, and
-batch x (mean of the diagonal - that) for tr Sigma (McCandlish et al. 2018, A.1). Samples,
-negative ones included, are averaged before anything is divided.
+Each sample has |g|^2 of the mean gradient of K microbatches, and the mean |g_k|^2 of these. They
+give unbiased |G|^2 = (K |g|^2 - |g_k|^2) / (K - 1), and tr Sigma = batch (|g_k|^2 - |G|^2)
+(McCandlish et al. 2018, A.1). Samples, negative ones included, are averaged before anything is
+divided.
 """
 
 import math
@@ -18,22 +18,29 @@ DETERMINED, UNDETERMINED = "determined", "undetermined"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GramSums:
-    """Sums over Gram matrices of gradients of `batch` images each, for `n` samples.
-
-    The `columns` [n, 4] are `products`, the sum of `pairs` off-diagonal entries, their number,
-    `squares`, the sum of `counts` diagonal ones, and their number.
-    """
+class NoiseSamples:
+    """Samples [n, 3] of microbatches of `batch` images: |G|^2, |g_k|^2, and their weight."""
 
     columns: Floats
     batch: int = 1
 
     @classmethod
     def of(
-        cls, *, products: Floats, pairs: Floats, squares: Floats, counts: Floats, batch: int = 1
-    ) -> "GramSums":
-        """Return the sums of columns [n]."""
-        return cls(columns=np.stack([products, pairs, squares, counts], axis=1), batch=batch)
+        cls,
+        small: Floats,
+        big: Floats,
+        *,
+        count: int | Floats,
+        batch: int,
+        weight: Floats | None = None,
+    ) -> "NoiseSamples":
+        """Return samples from the mean |g_k|^2 and the |g|^2 of `count` microbatches, each [n].
+
+        A sample stands for `weight` [n] steps, by default one.
+        """
+        weight = np.ones(len(small)) if weight is None else weight
+        g2 = (count * big - small) / (count - 1)
+        return cls(columns=np.stack([g2 * weight, small * weight, weight], axis=1), batch=batch)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -53,13 +60,13 @@ class NoiseScale:
         return UNDETERMINED if self.b_simple is None else DETERMINED
 
 
-def noise_scale(sums: GramSums) -> NoiseScale:
+def noise_scale(samples: NoiseSamples) -> NoiseScale:
     """Return the noise scale of all samples together.
 
     It is undetermined if the interval of |G|^2 or of tr Sigma touches zero, or if there are fewer
     than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
     """
-    columns, batch = sums.columns, sums.batch
+    columns, batch = samples.columns, samples.batch
     g2 = jackknife(columns, _g2)
     s = jackknife(columns, lambda sums: _s(sums, batch))
     b_simple = None
@@ -70,8 +77,8 @@ def noise_scale(sums: GramSums) -> NoiseScale:
 
 
 def _g2(sums: Floats) -> Floats:
-    return np.asarray(sums[..., 0] / sums[..., 1])
+    return np.asarray(sums[..., 0] / sums[..., 2])
 
 
 def _s(sums: Floats, batch: int) -> Floats:
-    return np.asarray(batch * (sums[..., 2] / sums[..., 3] - _g2(sums)))
+    return np.asarray(batch * (sums[..., 1] / sums[..., 2] - _g2(sums)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from analysis.measure.loss import Compared, loss_contrast
-from analysis.measure.loss_curve import NO_TRAINING
+from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID, quality_contrast, quality_of
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
@@ -80,7 +80,9 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[Comparis
 
     Of more than two arms a single run stands for its cell.
     """
-    losses = [Compared(of=of, by=by, margin=margin) for of in ("loss", "validation_loss")]
+    logs = [run.log for arm in arms for run in arm.runs]
+    names = ("loss", *held_out_losses(logs))
+    losses = [Compared(of=of, by=by, margin=margin) for of in names]
     return compare_arms(arms, losses, quality=True, as_cells=len(arms) > 2)
 
 

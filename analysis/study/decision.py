@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss_curve import held_out_losses
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast, why_not_comparable
 from analysis.observations import nodes_of, seed_of
@@ -71,7 +72,7 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     """Return what the runs of a study settle so far, by its own margin.
 
     The quantities are the rate and, if the seed is an axis, the loss where cells can be compared by
-    it: `validation_loss` if both evaluate it, otherwise the training loss.
+    it: a held-out one if both evaluate it, otherwise the training loss.
     """
     settings, cells = study.study(), _cells(study.in_grid_order())
     by_name = {log.path.name: log for log in logs}
@@ -175,7 +176,7 @@ def _losses(pairs: Pairs) -> Floats | None:
 
 def _loss_ratio(first: RunLog, other: RunLog) -> float | None:
     """Return the log ratio of the last evaluations, else of the training losses at the end."""
-    for of in ("validation_loss", "loss"):
+    for of in (*held_out_losses([first, other]), "loss"):
         found = loss_contrast([first], [other], Compared(of=of))
         if found.mean is not None:
             return found.mean.value
@@ -197,7 +198,7 @@ def _standing(
     judgement = Judgement(
         word=word,
         ratio=ratio,
-        unit="round" if quantity is SPEED else "seed",
+        unit="pass" if quantity is SPEED else "seed",
         n=len(values),
         comparisons=planned.contrasts,
         is_claim=True,

@@ -52,6 +52,7 @@ def _turn(rng: np.random.Generator, turn: str) -> list[Scenario]:
             (scatter, scatter),
             nodes=nodes,
             ratio=ratio,
+            note="the interval allows 5 % for each node" if nodes > 0.05 else "",
         ),
         rounds(f"{turn}: {ratio:.2f}x, {b + 2} rounds", b + 2, ratio=ratio, scatter=scatter),
         loss_pair(f"{turn}: loss equal, offset {offset:.1%}", Recipe(offset=offset, noise=cv)),

@@ -208,6 +208,7 @@ def scenarios() -> list[Scenario]:
         cells("equal, 8 x 3, runs of t3", (8, 3), tailed(0.02)),
         cells("equal, 4 x 3, the first noisier", (4, 3), independent(0.003, base=10)),
         cells("equal, 4 x 3, machine drifts", (4, 3), shared_drift(0.03, 0.005)),
+        cells("one of 4 1.05x, machine drifts", (4, 5), shared_drift(0.03, 0.005), c2=1.05),
         cells("equal, 4 x 1, scatter 1 %", (4, 1), independent(0.01), draws=50),
         cells("equal, 4 x 3, a node each", (4, 3), independent(0.003, nodes=0.02)),
         cells("one of 8 1.2x, 3 repeats, scatter 1 %", (8, 3), independent(0.01), c5=1.2),

@@ -89,17 +89,11 @@ def _info(name: str, field: FieldInfo) -> KeyInfo:
     assert isinstance(extra, dict), f"{name} is not made with key()"
     annotation = field.annotation
     spelled = annotation.__name__ if isinstance(annotation, type) else str(annotation)
-    text = {
-        field: value if isinstance(value := extra[field], str) else None
-        for field in ("unit", "path", "short", "label", "replaces")
-    }
+    words = {name: frozenset(str(extra[name]).split()) for name in ("affects", "tags")}
     return KeyInfo(
         name=name,
         type=spelled.replace("typing.", "").replace("None", "null"),
         default=field.default,
         doc=field.description or "",
-        affects=frozenset(str(extra["affects"]).split()),
-        free=bool(extra["free"]),
-        tags=frozenset(str(extra["tags"]).split()),
-        **text,
+        **{**extra, **words},  # type: ignore[arg-type]
     )

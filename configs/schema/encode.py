@@ -33,9 +33,7 @@ class Encoding(KeyGroup):
     )
     dtype: Literal["float16", "float32"] = key("float16", "data type of the stored latents")
     micro_batch: int = key(16, "images that a rank encodes at once", "clock", free=True, ge=1)
-    shard_examples: int = key(
-        4096, "images per shard; a rank holds two shards in memory", "clock", ge=1
-    )
+    shard_examples: int = key(4096, "images per shard, which a rank holds in memory", "clock", ge=1)
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
 
     @model_validator(mode="after")

@@ -95,7 +95,7 @@ class Model(KeyGroup):
     unet: Unet = Field(default_factory=Unet)
     init_from: str | None = key(
         None,
-        "initial weights: an official DiT or JiT, a file of `train export`, or a run; null: random",
+        "initial weights: an official DiT or JiT, or a run; null: random",
         "loss",
         path="either",
     )

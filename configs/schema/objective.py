@@ -18,9 +18,6 @@ class Alignment(KeyGroup):
         tags="term",
     )
     block: int = key(8, "block, from 1, whose tokens a projection aligns", "loss", ge=1)
-    until: int | None = key(
-        None, "last step with alignment; null: all", "loss clock", unit="steps", ge=1
-    )
     hidden: int = key(2048, "width of the projection, an MLP of three layers", "loss clock", ge=1)
     features: int = key(768, "channels of the stored features: 768 for DINOv2-B", "loss", ge=1)
 

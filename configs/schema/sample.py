@@ -51,12 +51,9 @@ class Sampling(Run):
         None, "precision of the network, by autocast; null: that of the training", "loss clock",
         replaces="train.precision",
     )  # fmt: skip
-    out: str | None = key(None, "new .npz file; null: in samples/ of this run's folder", path="new")
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Sampling":
         if self.run is None:
             raise ValueError("run must name the folder of a pretraining run, such as run=logs/RUN")
-        if self.out is not None and not self.out.endswith(".npz"):
-            raise ValueError(f"out {self.out}: name a file that ends in .npz")
         return self

@@ -9,7 +9,8 @@ from configs.schema.key import KeyGroup, key
 
 # The first columns of cells.tsv; they cannot be names of axes.
 COLUMNS = ("index", "order", "cell", "repeat", "shape", "digest")
-_AXIS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+# With the dashes of a flag, if the base is a batch script.
+_AXIS = re.compile(r"[-+]{0,2}[A-Za-z_][A-Za-z0-9_./-]*")
 _MOST_REPEATS = 1000
 # The scatter of fewer repeats says too little to stop at.
 FEWEST_REPEATS = 3
@@ -22,7 +23,9 @@ class Study(KeyGroup):
 
     kind: Literal["study"] = key("study", "kind of this file")
     question: str | None = key(None, "question that the study answers; stored with every cell")
-    base: str | None = key(None, "base config of all cells; path relative to this file")
+    base: str | None = key(
+        None, "base config of all cells, or a batch script; path relative to this file"
+    )
     set: dict[str, Any] = key({}, "keys that every cell changes from the base")
     axes: dict[str, Any] = key(
         {}, "the grid: key: [values], or name: {label: {key: value, ...}, ...}"

@@ -164,7 +164,7 @@ class Fid(KeyGroup):
     num: int = key(10_240, "samples; bias is corrected from 5 per feature on", free=True, ge=2)
     features: str | None = key(
         None,
-        "file of Inception weights or TorchScript; null: the classifier of held-out digits",
+        "file of Inception weights; null: the classifier of held-out digits",
         free=True,
         path="file",
     )

@@ -22,7 +22,7 @@ MODULES=()
 # them, as on the storage of a lab. Without it such a LOGS is refused (docs/security.md).
 #   TRUSTED="pi_name lab_group"
 
-# The build of torch, if that of env/torch.txt does not fit the driver.
+# The build of torch, if the one in env/torch.txt does not fit the driver.
 #   TORCH="torch==2.8.0 torchvision==0.23.0"
 #   TORCH_INDEX=https://download.pytorch.org/whl/cu126
 

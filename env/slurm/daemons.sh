@@ -21,7 +21,7 @@ daemon_pid() {
 # start_daemon NAME COMMAND... starts a daemon with its output in log/NAME.out.
 # Without --default-signal the daemon, and every job below it, would ignore SIGINT like any background
 # process of a shell, and no batch script could trap it. The environment is empty, so that a job gets
-# only that of its submitter.
+# only its submitter's.
 start_daemon() {
   local name=$1 pid
   shift

@@ -68,7 +68,7 @@ versions_dir() {
 }
 
 # choose_version puts the programs of the version $DITBENCH_SLURM first on the PATH; without it the
-# installed ones serve. Sets programs, their folder, and plugins, that of their libraries; empty if installed.
+# installed ones serve. Sets programs and plugins, the folders of its programs and libraries; empty if installed.
 choose_version() {
   programs="" plugins=""
   [[ -n ${DITBENCH_SLURM-} ]] || return 0

@@ -1,4 +1,4 @@
-"""Translate a run's config and data set into those of ai-toolkit."""
+"""Translate a run's config and data set into ai-toolkit's."""
 
 import copy
 from dataclasses import dataclass

@@ -11,7 +11,7 @@ from finetune.aitoolkit.checkpoint import CheckpointCollector
 from finetune.aitoolkit.config import validation_period
 from finetune.aitoolkit.job_db import JobTable, JobUpdate
 from finetune.aitoolkit.process import Process, failure
-from finetune.aitoolkit.progress import ClockReading, LossLog, SamplingTime, StepRecords, Timeline
+from finetune.aitoolkit.progress import ClockReading, LossLog, StepRecords, Timeline
 from train.engine.attempt import Attempt
 from train.engine.failure import RunFailure
 from train.engine.metrics import MetricsLogger, log
@@ -23,6 +23,7 @@ LEAVE_S = 30.0
 _TAIL_LINES = 40
 # A hang is a step that takes five times the mean, which is known after two steps.
 _KNOWN_STEPS, _MANY_STEPS = 2, 5
+_ALL_DRAWN = re.compile(r"Generating images - (\d+)/\1")
 _SAMPLE = re.compile(r"(\d+)__(\d{9})_(\d+)\.(\w+)")
 
 
@@ -141,8 +142,8 @@ class Monitor:
             self._saving_on_request = False
         if self._timeline.info != info:
             log.info("%s", self._timeline.info)
-        for sampling in self._timeline.new_samples():
-            self._keep_samples(sampling)
+            if _ALL_DRAWN.fullmatch(self._timeline.info):
+                self._keep_samples(update.step)
 
     def _collect_saves(self) -> None:
         """Adopt the newest finished save; earlier ones have lost their optimizer."""
@@ -164,28 +165,24 @@ class Monitor:
         is_late = step == self._start + 2 and (step - 1) % validation_period(self._attempt.config)
         self._metrics.evaluation(self.at(step - bool(is_late)) | {"held_out_loss": loss})
 
-    def _keep_samples(self, sampling: SamplingTime) -> None:
-        """Copy a set of samples into the run, under the number of steps done, and record it."""
+    def _keep_samples(self, counted: int) -> None:
+        """Copy the samples drawn at a step that ai-toolkit counted into the run, and record them.
+
+        Samples between two steps are drawn before the step is counted.
+        """
         run, steps = self._attempt.run, self._attempt.config.train.steps
-        step = sampling.step if sampling.step in (self._start, steps) else sampling.step + 1
+        step = counted if counted in (self._start, steps) else counted + 1
         newest: dict[int, Path] = {}
         for file in sorted((self._root / "samples").iterdir()):
             match = _SAMPLE.fullmatch(file.name)
-            if match and int(match[2]) == sampling.step:
+            if match and int(match[2]) == counted:
                 newest[int(match[3])] = file
         for prompt, file in newest.items():
             # A video is an animated webp.
             kept = run.prompt_sample(prompt, step).with_suffix(file.suffix)
             kept.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file, kept)
-        self._metrics.evaluation(
-            {
-                **self.at(step),
-                "drawn_images": sampling.images,
-                "drawn_s": round(sampling.seconds, 6),
-                "first_image_s": round(sampling.first_s, 6),
-            }
-        )
+        self._metrics.evaluation(self.at(step) | {"drawn_images": len(newest)})
 
     def _handle_stop(self) -> StopRequest:
         """Pass a stop request on to ai-toolkit; kill it if it does not leave by the deadline."""

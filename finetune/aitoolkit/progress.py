@@ -12,13 +12,12 @@ from typing import Any
 from finetune.aitoolkit.job_db import JobUpdate
 
 CLOCKS = ("setup", "load", "quantise", "cache", "train", "save", "sample")
-_IMAGES = re.compile(r"Generating images - (\d+)/(\d+)")
 _PHASES = (
     (re.compile(r"Quantiz"), "quantise"),
     (re.compile(r"Loading dataset"), "cache"),
     (re.compile(r"Training"), "train"),
     (re.compile(r"Saving"), "save"),
-    (_IMAGES, "sample"),
+    (re.compile(r"Generating images"), "sample"),
     (re.compile(r"Starting$"), "setup"),
 )
 _LOSS, _RATE, _HELD_OUT = "loss/loss", "learning_rate", "val/loss"
@@ -30,16 +29,6 @@ def phase_of(info: str) -> str:
         if pattern.match(info):
             return phase
     return "load"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingTime:
-    """The time of a complete set of samples, and of its first image."""
-
-    step: int
-    images: int
-    seconds: float
-    first_s: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +52,12 @@ class Timeline:
         self._mark, self.phase = began, "setup"
         self.info = "Starting"
         self.step = 0
-        self._images: list[float] = []
-        self._sampled: list[SamplingTime] = []
 
     def add(self, update: JobUpdate) -> ClockReading:
         """Add an update, which ends the phase before it, and return the clocks at it."""
         spent = max(0.0, update.time - self._mark)
         self._seconds[self.phase] += spent
         self._mark = max(self._mark, update.time)
-        self._count_images(update)
         # The end of a job, with or without an error, is no phase.
         if update.status == "running":
             self.phase, self.info = phase_of(update.info), update.info
@@ -86,29 +72,6 @@ class Timeline:
     def now(self) -> ClockReading:
         """Return the clocks at the last update."""
         return ClockReading(step=self.step, seconds=dict(self._seconds))
-
-    def new_samples(self) -> list[SamplingTime]:
-        """Return the sets of samples completed since the last call."""
-        sampled, self._sampled = self._sampled, []
-        return sampled
-
-    def _count_images(self, update: JobUpdate) -> None:
-        match = _IMAGES.match(update.info)
-        if match is None:
-            self._images = []
-            return
-        number, total = int(match[1]), int(match[2])
-        if number == 0:
-            self._images = [update.time]
-        elif len(self._images) == number:
-            self._images.append(update.time)
-            if number == total:
-                begin, first, last = self._images[0], self._images[1], self._images[-1]
-                self._sampled.append(
-                    SamplingTime(
-                        step=update.step, images=total, seconds=last - begin, first_s=first - begin
-                    )
-                )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +145,7 @@ class StepRecords:
         self._newest = max(self._newest, max(self._logged, default=0))
 
     def records(self, *, is_over: bool = False) -> Iterator[dict[str, Any]]:
-        """Yield the records that are complete; if `is_over`, also those of unlogged steps."""
+        """Yield the records that are complete; if `is_over`, also the records of unlogged steps."""
         while self._waiting and (is_over or self._waiting[0].step <= self._newest):
             reading = self._waiting.popleft()
             logged = self._logged.pop(reading.step, None)

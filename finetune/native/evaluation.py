@@ -116,19 +116,15 @@ class LoraEvaluator(Part):
         """Return whether the loss or the samples are due after a step, as after the last."""
         return self._is_due(step, self._config.validation.every, self._config.sample.every)
 
-    def after(self, step: int) -> None:
-        """Evaluate."""
-        self.evaluate()
-
     def begin(self) -> None:
         """Evaluate before the first step."""
         if self.context.state.step == 0:
             self.context.clocks.lap("setup", drain=True)
-            self.evaluate()
+            self.after(0)
 
-    def evaluate(self) -> None:
+    def after(self, step: int) -> None:
         """Record the loss at fixed noises and draw the samples, each if it is due."""
-        context, step = self.context, self.context.state.step
+        context = self.context
         if self._is_due(step, self._config.validation.every):
             found: dict[str, float] = {}
             for name, fixed_noise_loss in self.fixed_noise_losses.items():

@@ -62,7 +62,7 @@ def losses(transformer: FluxTransformer2DModel, batch: LatentBatch) -> Tensor:
 def image_ids(rows: int, columns: int, *, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Return the position `[rows columns, 3]` of each token: 0, its row and its column.
 
-    Those of diffusers are made on the CPU, and their copy waits until the GPU has nothing to do.
+    diffusers makes them on the CPU, and their copy waits until the GPU has nothing to do.
     """
     row = torch.arange(rows, device=device, dtype=dtype).repeat_interleave(columns)
     column = torch.arange(columns, device=device, dtype=dtype).repeat(rows)

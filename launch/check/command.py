@@ -63,7 +63,11 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
     if kind == "LoRA":
         return _check_lora(path)
     from launch.check.config import check_config
+    from launch.script.request import is_of_a_script, script_study
 
+    if is_of_a_script(path):
+        study = script_study(path)
+        return print_findings(read_script(Path(str(study.base))), version=client.version())
     what, images = check_config(path, overrides)
     print(f"{path}: {what}: good", flush=True)
     return _check_data(part, path, overrides, flags) if images else 0

@@ -8,7 +8,7 @@ from configs.grid.study_file import is_study, load_grid
 from configs.load import load
 from configs.schema import Finetune, Run
 from configs.terminal import plural
-from runs.checks.paths import check_model
+from runs.checks.paths import check_model, missing_paths
 
 
 def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
@@ -27,7 +27,7 @@ def check_config(path: Path, overrides: list[str]) -> tuple[str, bool]:
         if isinstance(config, Finetune):
             check_engine(config, world=config.resources.world)
             check_model(config)
-            found |= dict.fromkeys(remarks(config))
+            found |= dict.fromkeys([*missing_paths(config), *remarks(config)])
     for remark in found:
         print(f"remark  {remark}", file=sys.stderr)
     [first, *others] = configs

@@ -11,7 +11,7 @@ def add(commands: Commands) -> None:
     """Add `status`, `tail` and `cancel`."""
     _add_status(commands)
     tail = commands.add_parser("tail", help="follow the output of a run until it ends")
-    tail.add_argument("path", type=Path, metavar="RUN|STUDY")
+    tail.add_argument("path", type=Path, metavar="RUN")
     tail.add_argument(
         "-n", "--lines", type=int, default=20, help="number of existing lines to print first"
     )
@@ -32,7 +32,7 @@ def _add_status(commands: Commands) -> None:
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"
     )
-    add_forms(status, json="JSON on stdout", csv="CSV on stdout")
+    add_forms(status, json="JSON on stdout")
     status.add_argument(
         "--wait",
         action="store_true",
@@ -81,9 +81,13 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _tail(options: argparse.Namespace) -> int:
-    from launch.status.tail import follow, run_to_follow
+    from configs.errors import ConfigError
+    from launch.status.tail import follow
+    from runs.folder import RunFolder, is_run
 
-    run = run_to_follow(options.path)
+    if not is_run(options.path):
+        raise ConfigError(f"{options.path}: not a run's folder; `ditbench status` lists them")
+    run = RunFolder(options.path.resolve())
     end = follow(run, lines=options.lines)
     print(f"{end.word}: {run.path}", file=sys.stderr)
     return int(end.is_failed)

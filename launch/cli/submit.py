@@ -70,6 +70,11 @@ def _add_plan(commands: Commands) -> None:
     )
     plan.add_argument("--all", action="store_true", help="print all columns and cells")
     plan.add_argument("--script", action="store_true", help="print only what sbatch would get")
+    plan.add_argument(
+        "--yaml",
+        action="store_true",
+        help="of a batch script: print only the study that it becomes",
+    )
     plan.set_defaults(action=_plan)
 
 
@@ -82,13 +87,18 @@ def _plan(options: argparse.Namespace) -> int:
     subject: RunPlan | StudyPlan | ScriptPlan
     if _is_script(options.source):
         subject = ScriptPlan(submission=_script(options, "plan"))
+    elif options.yaml:
+        raise ConfigError(f"{options.source}: --yaml is for a batch script")
     elif isinstance(found := _request(options, "plan"), StudyRequest):
         if options.measure:
             raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
         subject = StudyPlan(submission=study_submission(found), site_name=options.site)
     else:
         subject = RunPlan(request=found, site_name=options.site, measures=options.measure)
-    return plan(subject, whole=options.all, only_script=options.script)
+    only = subject.scripts() if options.script else None
+    if options.yaml and isinstance(subject, ScriptPlan):
+        only = [subject.submission.yaml()]
+    return plan(subject, whole=options.all, only=only)
 
 
 def _add_submit(commands: Commands) -> None:
@@ -99,9 +109,6 @@ def _add_submit(commands: Commands) -> None:
     )
     _add_request(submit)
     submit.add_argument("--local", action="store_true", help="run here, in background")
-    submit.add_argument(
-        "--shell", action="store_true", help="print the results of a study as shell assignments"
-    )
     submit.set_defaults(action=_submit)
 
 
@@ -126,8 +133,10 @@ def _add_request(command: argparse.ArgumentParser) -> None:
         "--resume", metavar="FLAGS",
         help="requeue at the limit, then add these: '--ckpt {newest:out/ckpt-*.pt}'",
     )  # fmt: skip
+    own.add_argument(
+        "--snapshot", action="store_true", help="run in a copy of the repository, made now"
+    )
     command.add_argument("--new", action="store_true", help="of a study: begin another folder")
-    command.add_argument("--partition", help="short for -- --partition=...")
     add_site(command)
     _add_force(command)
 
@@ -135,18 +144,17 @@ def _add_request(command: argparse.ArgumentParser) -> None:
 def _add_force(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force", action="store_true",
-        help="submit what the checks refuse, and cells that do not fit by forecast",
+        help="submit what the checks refuse",
     )  # fmt: skip
 
 
 def _submit(options: argparse.Namespace) -> int:
-    from configs.errors import ConfigError
     from launch.submit.run import submit
     from launch.submit.study import StudyRequest, submit_study
 
     how: How = "local" if options.local else "slurm"
     if _is_script(options.source):
-        from launch.script.submission import submit_script
+        from launch.script.start import submit_script
 
         return submit_script(_script(options, how))
     if _is_script_run(options.source):
@@ -154,15 +162,13 @@ def _submit(options: argparse.Namespace) -> int:
     found = _request(options, how)
     if isinstance(found, StudyRequest):
         return submit_study(found)
-    if options.shell:
-        raise ConfigError(f"{options.source}: --shell is for studies; this is a run")
     return submit(found, _choices(options, how))
 
 
 def _is_script(path: Path) -> bool:
-    from launch.check.kinds import kind_of
+    from launch.script.request import is_of_a_script
 
-    return path.is_file() and kind_of(path) == "batch script"
+    return is_of_a_script(path)
 
 
 def _is_script_run(path: Path) -> bool:
@@ -172,22 +178,25 @@ def _is_script_run(path: Path) -> bool:
 
 def _script(options: argparse.Namespace, how: "How") -> "ScriptSubmission":
     """Resolve a batch script with its arguments and what is varied."""
-    from launch.script.request import ScriptRequest
+    from launch.script.request import ScriptRequest, script_study
     from launch.script.submission import script_submission
     from launch.submit.site import site_logs
     from runs.folder import ROOT
+    from runs.snapshot import read_repository
 
-    partition = [f"--partition={options.partition}"] if options.partition else []
+    study = script_study(
+        options.source, arguments=options.overrides, varied=options.vary, seeds=options.seeds,
+        repeats=options.repeats, resume=options.resume,
+    )  # fmt: skip
     request = ScriptRequest(
-        source=options.source, arguments=options.overrides, flags=[*partition, *options.flags],
-        choices=_choices(options, how), umask=options.umask, varied=options.vary,
-        seeds=options.seeds, repeats=options.repeats, resume=options.resume,
+        study=study, flags=options.flags, choices=_choices(options, how),
+        umask=options.umask, repository=read_repository(Path.cwd()) if options.snapshot else None,
     )  # fmt: skip
     return script_submission(request, site_logs(ROOT))
 
 
 def _submit_again(path: Path, choices: "Choices", umask: int, *, rerun: bool = False) -> int:
-    from launch.script.again import submit_again
+    from launch.script.start import submit_again
 
     return submit_again(path, choices, umask=umask, rerun=rerun)
 
@@ -202,7 +211,8 @@ def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequ
     from runs.folder import is_run
     from runs.study_folder import is_study_folder
 
-    given = {"--vary": options.vary, "--seeds": options.seeds, "--resume": options.resume}
+    names = ("vary", "seeds", "resume", "snapshot")
+    given = {f"--{name}": getattr(options, name) for name in names}
     given["--repeats"] = options.repeats != 1
     if wrong := [flag for flag, value in given.items() if value]:
         raise ConfigError(
@@ -210,14 +220,12 @@ def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequ
             "seed=0,1,2 or repeats=3"
         )
     source, overrides = options.source, options.overrides
-    words = [f"--partition={options.partition}"] if options.partition else []
-    flags = parse_flags([*words, *options.flags], source="after --")
+    flags = parse_flags(options.flags, source="after --")
     if not is_study_folder(source) and (is_run(source) or not is_study(source, overrides)):
         return run_request(source, overrides, site_name=options.site, extra=flags)
     return StudyRequest(
-        source=source, overrides=overrides, flags=flags, choices=_choices(options, how),
-        for_shell=getattr(options, "shell", False),
-    )  # fmt: skip
+        source=source, overrides=overrides, flags=flags, choices=_choices(options, how)
+    )
 
 
 def _choices(options: argparse.Namespace, how: "How" = "slurm") -> "Choices":

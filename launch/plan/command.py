@@ -1,7 +1,7 @@
 """`ditbench plan`: print whether it runs and fits, where, when, for how much, and the script."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
 from configs.errors import ConfigError
@@ -14,10 +14,13 @@ _MOST_ROWS = 12
 _Subject = RunPlan | ScriptPlan | StudyPlan
 
 
-def plan(subject: _Subject, *, whole: bool, only_script: bool) -> int:
-    """Print the plan of a run or a study, `whole` or in short; return 1 if a check fails."""
-    if only_script:
-        print("\n".join(subject.scripts()))
+def plan(subject: _Subject, *, whole: bool, only: Sequence[str] | None) -> int:
+    """Print the plan of a run or a study, `whole` or in short; return 1 if a check fails.
+
+    With `only`, print these texts alone, and the checks that do not pass.
+    """
+    if only is not None:
+        print("\n".join(only))
         told = [one for one in subject.checks() if one.level == "fail" or one.error or one.remarks]
         for line in map(str, told):
             print(line, file=sys.stderr)

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from runs.folder import ROOT
 
-# A cell is dropped only if its tensors alone exceed the GPU by this factor.
+# A config is refused only if its tensors alone exceed the GPU by this factor.
 MARGIN = 1.1
 # The first words of the lines that say how far the counting is.
 _PROGRESS = "counting memory:"

@@ -1,4 +1,4 @@
-"""Plan a study: its runs in order, their resource shapes, and the cells that do not fit."""
+"""Plan a study: its runs in order, their resource shapes, and what keeps a cell from running."""
 
 import hashlib
 import json
@@ -26,14 +26,13 @@ from runs.checks.paths import check_paths
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """One repeat of a cell and its place in the order; `dropped` says why it will not run."""
+    """One repeat of a cell and its place in the order."""
 
     name: str
     cell: Cell
     repeat: int
     order: int
     shape: str
-    dropped: str | None
 
     @property
     def gpu_hours(self) -> float:
@@ -45,7 +44,7 @@ class PlannedRun:
 class Plan:
     """A study and its runs in order, with remarks for the user.
 
-    `fault` says why the first faulty cell could not start: its batch, or a missing input.
+    `fault` says why the first faulty cell could not run: its batch, a missing input, or its memory.
     `forecasts` are the known ones, by cell.
     """
 
@@ -54,11 +53,6 @@ class Plan:
     remarks: list[str]
     fault: str | None
     forecasts: dict[str, ForecastAnswer]
-
-    @property
-    def kept(self) -> list[PlannedRun]:
-        """The runs that are not dropped."""
-        return [run for run in self.runs if run.dropped is None]
 
 
 def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
@@ -74,13 +68,14 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
             repeat=repeat,
             order=order,
             shape=shape_of(cell.config.resources),
-            dropped=forecasts[cell.name].too_large() if cell.name in forecasts else None,
         )
         for order, (repeat, cell) in enumerate(_in_order(grid.study, grid.cells))
     ]
     if with_forecast:
         remarks += _without_forecast(grid, forecasts)
-    return Plan(grid=grid, runs=runs, remarks=remarks, fault=_fault(grid), forecasts=forecasts)
+    return Plan(
+        grid=grid, runs=runs, remarks=remarks, fault=_fault(grid, forecasts), forecasts=forecasts
+    )
 
 
 def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
@@ -94,7 +89,7 @@ def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
 def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> list[str]:
     failed = [answer.remark for answer in forecasts.values() if answer.remark]
     unknown = len(grid.cells) - len(forecasts) + len(failed)
-    remarks = [f"no memory forecast for {unknown} cells; kept"] if unknown else []
+    remarks = [f"no memory forecast for {unknown} cells"] if unknown else []
     gpus = [list(answer.gpus.values())[:1] for answer in forecasts.values()]
     if hours := sum(gpu.get("hours") or 0.0 for found in gpus for gpu in found):
         hours *= grid.study.repeats
@@ -107,12 +102,14 @@ def overrides_of(cell: Cell) -> list[str]:
     return overrides_from(cell.changes)
 
 
-def _fault(grid: Grid) -> str | None:
+def _fault(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> str | None:
     """Return the first error of a cell that its config alone does not show."""
     for cell in grid.cells:
         try:
             check_ranks(cell.config, world=cell.config.resources.world)
             check_paths(cell.config)
+            if cell.name in forecasts and (reason := forecasts[cell.name].too_large()):
+                raise ConfigError(f"{reason}; or --force")
         except ConfigError as error:
             return f"{grid.source}, cell {cell.name}: {error}; or list the combination in leave_out"
     return None
@@ -175,7 +172,6 @@ def table(plan: Plan) -> list[Row]:
             "shape": run.shape,
             "runs": plan.grid.study.repeats,
             "gpu_hours": run.gpu_hours,
-            "dropped": run.dropped,
         }
         for run in (first[cell.name] for cell in plan.grid.cells)
     ]

@@ -1,73 +1,82 @@
-"""The request of a user who submits a batch script: its text, flags, and varied values."""
+"""The request of a user who submits a batch script: a study of it, and the flags of sbatch."""
 
 import hashlib
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
 from configs.files import read_bytes
-from configs.load import resolve
-from configs.schema import Command
+from configs.load import Tree, merge, read_tree, resolve, resolve_study
+from configs.schema import Command, Study
 from configs.schema.command import GIVEN
+from launch.check.kinds import kind_of
 from launch.lint.script import Script, parse_script
 from launch.script.directives import resources_of, sbatch_options, signal_of
 from launch.script.edit import present_value, seed_name
 from launch.submit.run import Choices
 from runs.attempt.script import NEAR_LIMIT_S
+from runs.snapshot import Repository
+
+# Keys of a study that apply to a script.
+_KEYS = {"kind", "base", "question", "set", "axes", "repeats"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptRequest:
-    """A script with its arguments, the flags of sbatch, and what is varied; `umask` is the user's.
+    """A batch script, and how it is submitted; `umask` is the user's.
 
-    `varied` are words such as `--lr=1e-4,3e-4`. `resume` are the flags of later attempts.
+    `study` has the script as `base`, its arguments and the flags of later attempts in `set` (`run`,
+    `resume`), and the varied names in `axes`: `--lr`, `LR`, and `seed` for whatever sets the seed.
     """
 
-    source: Path
-    arguments: list[str]
+    study: Study
     flags: list[str]
     choices: Choices
     umask: int
-    varied: list[str] = field(default_factory=list)
-    seeds: int = 0
-    repeats: int = 1
-    resume: str | None = None
+    repository: Repository | None = None
+
+    @property
+    def source(self) -> Path:
+        """The path of the script."""
+        return Path(str(self.study.base))
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments of the script."""
+        return shlex.split(self.study.set.get("run", ""))
+
+    @property
+    def resume(self) -> str | None:
+        """The flags of later attempts."""
+        return self.study.set.get("resume")
 
     @cached_property
     def text(self) -> str:
         """The script, byte for byte: undecodable bytes stay as they are."""
-        return read_bytes(self.source).decode(errors="surrogateescape")
+        return _text(self.source)
 
     @cached_property
     def script(self) -> Script:
         """The script as the linter reads it."""
         return parse_script(self.text, path=self.source)
 
-    @property
+    @cached_property
     def names(self) -> dict[str, str]:
         """The names that are varied, by the key of the config that holds their value."""
-        found = {key_of(word.partition("=")[0]): word.partition("=")[0] for word in self.varied}
-        if len(found) < len(self.varied):
-            raise ConfigError(f"--vary: {' '.join(self.varied)}: one name is varied twice")
-        return found | ({"seed": seed_name(self.text, path=self.source)} if self.seeds else {})
+        found = {key_of(name): name for name in self.study.axes}
+        if len(found) < len(self.study.axes):
+            raise ConfigError(f"{', '.join(self.study.axes)}: one name is varied twice")
+        seeds = {"seed": seed_name(self.text, path=self.source)} if "seed" in found else {}
+        return found | seeds
 
     @property
     def axes(self) -> dict[str, list[Any]]:
         """The values of each key that is varied."""
-        found: dict[str, list[Any]] = {}
-        for word in self.varied:
-            name, equals, values = word.partition("=")
-            if not equals or not values:
-                raise ConfigError(f"--vary {word}: write --vary --FLAG=V1,V2 or --vary NAME=V1,V2")
-            found[key_of(name)] = values.split(",")
-        if self.seeds:
-            now = present_value(self.text, self.names["seed"], path=self.source)
-            first = int(now) if now.isdigit() else 0
-            found["seed"] = list(range(first, first + self.seeds))
-        return found
+        return {key_of(name): values for name, values in self.study.axes.items()}
 
     @property
     def added(self) -> list[str]:
@@ -82,24 +91,83 @@ class ScriptRequest:
         """The values of the script's `#SBATCH` lines and of the user's flags, by long name."""
         return sbatch_options(self.script, self.flags)
 
-    def config(self) -> Command:
-        """Return the config of a run."""
+    def config(self, folder: Path) -> Command:
+        """Return the config of a run in a working directory."""
         tree = {
             "kind": "command",
-            "run": shlex.join(self.arguments),
             "script": str(self.source.absolute()),
             "script_digest": hashlib.sha256(read_bytes(self.source)).hexdigest()[:12],
-            "folder": str(Path.cwd()),
-            "resume": self.resume,
+            "folder": str(folder),
             "signal": signal_of(self.options) if self.resume is not None else None,
             "resources": resources_of(self.options),
         }
-        found = resolve(tree, source=str(self.source))
+        found = resolve(merge(tree, self.study.set), source=str(self.source))
         assert isinstance(found, Command)
         return found
+
+    def yaml_tree(self) -> Tree:
+        """Return the study as it is written down: submitting the file gives the same runs."""
+        base = {"kind": "study", "base": str(self.source.absolute())}
+        return base | self.study.model_dump(
+            include={"set", "axes", "repeats"}, exclude_defaults=True
+        )
+
+
+def is_of_a_script(path: Path) -> bool:
+    """Return whether a path is a batch script, or a study of one that is written down."""
+    if not path.is_file() or kind_of(path) != "config":
+        return path.is_file() and kind_of(path) == "batch script"
+    base = read_tree(path).get("base")
+    return isinstance(base, str) and kind_of(path.parent / base) == "batch script"
+
+
+def script_study(
+    source: Path, *, arguments: Sequence[str] = (), varied: Sequence[str] = (), seeds: int = 0,
+    repeats: int = 1, resume: str | None = None,
+) -> Study:  # fmt: skip
+    """Return the study of a script, or that of a file, with what the command line adds.
+
+    `varied` are words such as `--lr=1e-4,3e-4`.
+    """
+    tree: Tree = {"base": str(source)}
+    if kind_of(source) == "config":
+        tree = read_tree(source)
+        if other := sorted(tree.keys() - _KEYS):
+            raise ConfigError(f"{source}: {other[0]}: does not apply to a batch script; remove it")
+        tree["base"] = str(source.parent / tree["base"])
+    given = [_axis(word) for word in varied]
+    axes = tree.get("axes", {}) | dict(given)
+    if len(dict(given)) < len(given):
+        raise ConfigError(f"--vary: {' '.join(varied)}: one name is varied twice")
+    if seeds:
+        path = Path(tree["base"])
+        text = _text(path)
+        now = present_value(text, seed_name(text, path=path), path=path)
+        first = int(now) if now.isdigit() else 0
+        axes["seed"] = list(range(first, first + seeds))
+    given_now = {"run": shlex.join(arguments), "resume": resume}
+    tree["set"] = tree.get("set", {}) | {name: value for name, value in given_now.items() if value}
+    more = {"repeats": repeats} if repeats != 1 else {}
+    study = resolve_study(tree | more | {"axes": axes, "report": False}, source=str(source))
+    if labelled := [name for name, values in study.axes.items() if isinstance(values, dict)]:
+        raise ConfigError(f"{source}: {labelled[0]}: of a batch script write [VALUE, VALUE]")
+    return study
+
+
+def _axis(word: str) -> tuple[str, list[str]]:
+    name, equals, values = word.partition("=")
+    if not equals or not values:
+        raise ConfigError(f"--vary {word}: write --vary --FLAG=V1,V2 or --vary NAME=V1,V2")
+    return name, values.split(",")
+
+
+def _text(path: Path) -> str:
+    return read_bytes(path).decode(errors="surrogateescape")
 
 
 def key_of(name: str) -> str:
     """Return the key of the config that holds the value of a flag, a key or a variable."""
+    if name == "seed":
+        return name
     plain = name.lstrip("-+").replace("-", "_").replace(".", "_").replace("/", "_")
     return f"params.{plain}_" if plain in GIVEN else f"params.{plain}"

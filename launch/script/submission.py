@@ -1,4 +1,4 @@
-"""Submit a batch script of the user's as sbatch would, as one run or as the runs of a study.
+"""The runs of a batch script of the user's: one, or those of a study, and their folders.
 
 What goes to sbatch is a wrapper with the script's own `#SBATCH` lines, which has
 `runs.attempt.script` run the script. A study has a run for each combination of values.
@@ -7,7 +7,6 @@ What goes to sbatch is a wrapper with the script's own `#SBATCH` lines, which ha
 import difflib
 import itertools
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,19 +16,17 @@ from configs.errors import ConfigError
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.load import to_tree
-from configs.schema import Study
+from configs.yaml12 import dump_yaml
 from launch.lint.lint import lint
 from launch.plan.result import CheckResult, checked, warning
 from launch.plan.study import Plan, make_plan
 from launch.script.edit import mark_resume, present_value, vary
 from launch.script.environment import users_environment
 from launch.script.request import ScriptRequest
-from launch.script.start import FLAGS, START, start_runs, wrapper_of
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.limits import lost_nodes
-from launch.submit.refusals import enforce
-from launch.submit.run import bill, print_remarks
+from launch.submit.run import bill
 from launch.submit.study_cells import make_folder, record, rows_with
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder, make_run, new_id
@@ -47,6 +44,11 @@ _START = (
 )
 
 
+# Files of a run's folder `script/`: the flags of sbatch, which come before variables such as
+# SBATCH_PARTITION, and the script that starts the run without sbatch.
+FLAGS, START = "flags", "start"
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScriptRun:
     """One run to submit: its folder, its text, and the variables that are exported before it."""
@@ -58,11 +60,15 @@ class ScriptRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptSubmission:
-    """The runs of a script in the order of their submission; `plan` is that of a study."""
+    """The runs of a script in the order of their submission; `plan` is that of a study.
+
+    `place` is their working directory: the user's, or the same one in a copy of the repository.
+    """
 
     request: ScriptRequest
     plan: Plan | None
     folder: Path
+    place: Path
     identity: str
     runs: list[ScriptRun]
 
@@ -75,6 +81,8 @@ class ScriptSubmission:
                 yield warning("script", line, one.rule.fix)
         yield checked("script", self._check_script)
         yield checked("outputs", self._check_outputs)
+        if request.repository is not None:
+            yield checked("snapshot", self._check_snapshot)
         if request.choices.how != "local":
             yield checked("cluster", self._check_cluster)
 
@@ -119,6 +127,15 @@ class ScriptSubmission:
             "files of one name overwrite each other"
         ]
 
+    def _check_snapshot(self) -> list[str]:
+        """Say what is copied, and what git ignores and is therefore linked."""
+        repository = self.request.repository
+        assert repository is not None
+        linked = (
+            f"; linked, not copied: {', '.join(repository.ignored)}" if repository.ignored else ""
+        )
+        return [f"a copy of {repository.root} runs ({len(repository.tree.files)} files){linked}"]
+
     def _check_cluster(self) -> list[str]:
         """Let sbatch judge the script itself."""
         request = self.request
@@ -137,7 +154,7 @@ class ScriptSubmission:
     def bill(self) -> str:
         """Return the number of runs and the most that they cost."""
         count = len(self.runs)
-        return bill(count, count * self.request.config().resources.gpu_hours)
+        return bill(count, count * self.request.config(self.place).resources.gpu_hours)
 
     def shown(self) -> list[str]:
         """Return what is submitted: the flags that are added, and each copy as a diff."""
@@ -154,6 +171,13 @@ class ScriptSubmission:
             lines += [f"export {name}={shlex.quote(value)}" for name, value in run.exports.items()]
         return [line.encode(errors="replace").decode() for line in lines]
 
+    def yaml(self) -> str:
+        """Return the study that the request becomes when it is written down."""
+        words = shlex.join(["--", *self.request.flags]) if self.request.flags else ""
+        return (
+            f"# ditbench submit FILE {words}".rstrip() + "\n" + dump_yaml(self.request.yaml_tree())
+        )
+
     def _words(self) -> list[str]:
         return [str(self.request.source), *self.request.arguments]
 
@@ -168,8 +192,10 @@ class ScriptSubmission:
             make_folder(study, self.plan, rows_with(self.plan, []))
             runs = [RunFolder(one.path) for one in self.runs]
         else:
-            tree = to_tree(request.config())
+            tree = to_tree(request.config(self.place))
             runs = [make_run(request.source.stem, tree, identity=self.identity)]
+        if request.repository is not None:
+            request.repository.copy(self.folder / "code")
         for run, one in zip(runs, self.runs, strict=True):
             folder, wrapper = run.path / "script", wrapper_of(run, request.source)
             wrapper.parent.mkdir(parents=True)
@@ -196,21 +222,23 @@ class ScriptSubmission:
     def _start(self, wrapper: Path) -> str:
         """Return the script that runs the wrapper here, in the folder where it was submitted."""
         words = shlex.join([str(wrapper), *self.request.arguments])
-        return f"#!/bin/bash -p\ncd {shlex.quote(str(Path.cwd()))} && exec {words}\n"
+        return f"#!/bin/bash -p\ncd {shlex.quote(str(self.place))} && exec {words}\n"
 
 
 def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
     """Resolve a request without writing anything."""
     path, axes = request.source, request.axes
     identity = new_id()
-    folder = logs / f"{path.stem}-{identity}"
-    if not axes and request.repeats == 1:
+    folder, place = logs / f"{path.stem}-{identity}", Path.cwd()
+    if request.repository is not None:
+        place = folder / "code" / place.relative_to(request.repository.root)
+    if not axes and request.study.repeats == 1:
         run = ScriptRun(path=folder, text=request.text, exports={})
         return ScriptSubmission(
-            request=request, plan=None, folder=folder, identity=identity, runs=[run]
+            request=request, plan=None, folder=folder, place=place, identity=identity, runs=[run]
         )
-    study = Study(base=str(path.resolve()), axes=axes, repeats=request.repeats, report=False)
-    cells = make_cells(study, to_tree(request.config()), source=str(path))
+    study = request.study.model_copy(update={"base": str(path.resolve()), "axes": axes})
+    cells = make_cells(study, to_tree(request.config(place)), source=str(path))
     plan = make_plan(Grid(study=study, cells=cells, source=path), with_forecast=False)
     runs = []
     for one in plan.runs:
@@ -220,30 +248,14 @@ def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
             changed = vary(text, request.names[key], value, path=path)
             text, exports = changed.text, exports | changed.exports
         runs.append(ScriptRun(path=folder / "cells" / one.name, text=text, exports=exports))
-    return ScriptSubmission(request=request, plan=plan, folder=folder, identity=identity, runs=runs)
+    return ScriptSubmission(
+        request=request, plan=plan, folder=folder, place=place, identity=identity, runs=runs
+    )
 
 
-def submit_script(submission: ScriptSubmission) -> int:
-    """Queue the runs, or start them here; if sbatch refuses one, those before it stay queued."""
-    request = submission.request
-    is_local = request.choices.how == "local"
-    remarks = enforce(submission.checks(), force=request.choices.force)
-    remarks += submission.plan.remarks if submission.plan else []
-    print(submission.bill(), file=sys.stderr)
-    runs = submission.prepare()
-    ids: list[str] = []
-    try:
-        ids += start_runs(runs, request.choices, umask=request.umask)
-    except Refused:
-        if not ids:
-            shutil.rmtree(submission.folder)
-        raise
-    is_study = submission.plan is not None
-    print(f"{'study' if is_study else 'run'}: {submission.folder}")
-    kind = "process" if is_local else "jobs" if is_study else "job"
-    print(f"{kind}: {', '.join(ids)}")
-    print_remarks(remarks, follow="status" if is_study else "tail", path=submission.folder)
-    return 0
+def wrapper_of(run: RunFolder, script: Path) -> Path:
+    """Return the path of what sbatch gets: its name is the default name of the job."""
+    return run.path / "script" / "job" / script.name
 
 
 def _header(text: str) -> list[str]:

@@ -4,7 +4,6 @@ import glob
 import math
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -12,12 +11,12 @@ from configs.files import open_regular
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.status.state import RunStatus, run_status
-from runs.folder import RunFolder, is_run
+from runs.folder import RunFolder
 from runs.jobs import scripts_folder
 from runs.state.fold import fold
 from runs.state.run_state import RunState
 from runs.state.slurm_job import SlurmJob
-from runs.study_folder import StudyFolder, is_study_folder, study_of
+from runs.study_folder import study_of
 
 POLL_S = 0.5
 # After this time without output Slurm is asked whether the job still exists.
@@ -110,19 +109,3 @@ def _check_job(one: RunStatus) -> None:
     if state.is_open and state.next == "resume":
         word = known.state or "no longer known to Slurm"
         raise Refused(f"{one.run.path}: {state.recorded}, but its job {one.job} is {word}")
-
-
-def run_to_follow(path: Path) -> RunFolder:
-    """Return the run in a folder, or the run of a study that started last and has not ended."""
-    if not is_study_folder(path):
-        if not is_run(path):
-            raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
-        return RunFolder(path.resolve())
-    study = StudyFolder(path.resolve())
-    runs = [run_status(RunFolder(study.cell(row.cell))) for row in study.rows()]
-    started = [one for one in runs if one.state.is_started]
-    if not started:
-        counts = Counter(one.state.recorded for one in runs).most_common()
-        shown = ", ".join(f"{count} {event}" for event, count in counts)
-        raise Refused(f"{path}: none of its {len(runs)} runs is running now: {shown}")
-    return max(started, key=lambda one: one.state.since or 0.0).run

@@ -1,8 +1,7 @@
 """The state of runs for people: live ones first, those that are done as a number, in one table."""
 
-import re
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,18 +9,13 @@ from typing import Any
 from configs.table import Row, text_table
 from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, status_row
-from runs.folder import RunFolder, is_run
-from runs.records import is_number
-from runs.study_folder import is_study_folder, study_of
+from runs.folder import is_run
+from runs.study_folder import is_study_folder
 
 # Groups of states, in the order of the table.
 _GROUPS = ("live", "waiting", "broken", "idle", "over")
 # The columns to leave out first on a narrow terminal.
-DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "differs", "eta")
-# The id at the end of a run's name.
-_ID = r"-(\d{4}-\d{6}-[0-9a-f]{4}|\d+)$"
-# Further differing keys would not fit.
-_MOST_KEYS = 3
+DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "eta")
 
 Pair = tuple[RunStatus, Row]
 
@@ -31,8 +25,7 @@ def table_lines(
 ) -> list[str]:
     """Return the folder and the time, and a row per run that is not done.
 
-    Below a single run stand its loss and newest sample. `whole` shows runs that are done, and
-    every column.
+    `whole` shows runs that are done, and every column.
     """
     base = paths[0].parent if is_run(paths[0]) else paths[0]
     pairs = sorted(((one, status_row(one)) for one in runs), key=_place)
@@ -41,13 +34,10 @@ def table_lines(
     shown = [pair for pair in pairs if not (folds and pair[0].group == "over")]
     lines = [f"{base}  {time.strftime('%H:%M:%S')}"]
     if shown:
-        differing = differing_keys([one for one, _ in shown])
-        rows = [_display(one, row, base, differing.get(one.run, "")) for one, row in shown]
+        rows = [_display(one, row, base) for one, row in shown]
         lines += text_table(rows, drop=DROP, whole=whole).splitlines()
     if folded:
         lines.append(f"{', '.join(_counts(folded))}; --all shows them")
-    if len(runs) == 1 and is_run(paths[0]) and runs[0].state.step is not None:
-        lines += run_lines(runs[0].run)
     return lines if runs else [f"no run in {base}"]
 
 
@@ -79,7 +69,7 @@ def _place(pair: Pair) -> tuple[int, float]:
     return _GROUPS.index(one.group), -(one.state.since or 0.0)
 
 
-def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, Any]:
+def _display(one: RunStatus, row: Row, base: Path) -> dict[str, Any]:
     path, folder = one.run.path, base / "cells" if is_study_folder(base) else base
     inside = folder.resolve() in path.resolve().parents
     return {
@@ -88,7 +78,6 @@ def _display(one: RunStatus, row: Row, base: Path, differing: str) -> dict[str, 
         "steps": row["steps"],
         "eta": None if row["eta_s"] is None else clock_text(row["eta_s"]),
         "left": None if row["left_s"] is None else clock_text(row["left_s"]),
-        "differs": differing or None,
         "steps_per_s": row["steps_per_s"],
         "job": row["job"],
         "attempts": row["attempts"] or None,
@@ -114,42 +103,9 @@ def _moment(when: float) -> str:
     return time.strftime(form, time.localtime(when))
 
 
-def differing_keys(runs: Sequence[RunStatus]) -> dict[RunFolder, str]:
-    """Return, for single runs of one config file, the keys in which they differ: `lr=0.001`.
-
-    The cells of a study are named after their levels.
-    """
-    groups: dict[str, list[RunStatus]] = defaultdict(list)
-    for one in runs:
-        if study_of(one.run.path) is None:
-            groups[re.sub(_ID, "", one.run.name)].append(one)
-    found = {}
-    for group in groups.values():
-        names = dict.fromkeys(name for one in group for name in one.config)
-        unlike = [name for name in names if len({str(one.config.get(name)) for one in group}) > 1]
-        for one in group:
-            keys = [f"{name.rpartition('.')[2]}={one.config.get(name)}" for name in unlike]
-            more = [f"+{len(keys) - _MOST_KEYS} keys"] if len(keys) > _MOST_KEYS else []
-            found[one.run] = " ".join(keys[:_MOST_KEYS] + more)
-    return found
-
-
 def clock_text(length_s: float) -> str:
     """Return `HH:MM:SS`, with days as Slurm writes them: `2-03:00:00`."""
     minutes, seconds = divmod(round(length_s), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"
-
-
-def run_lines(run: RunFolder) -> list[str]:
-    """Return the newest and the first loss, and the newest sample."""
-    known = [record for record in run.records() if is_number(record.get("loss"))]
-    loss = {record["step"]: record["loss"] for record in known}
-    steps, lines = sorted(loss), []
-    if len(steps) > 1:
-        first, last = (f"{loss[step]:.4g} at step {step}" for step in (steps[0], steps[-1]))
-        lines.append(f"loss {last}; it was {first}")
-    if samples := sorted(run.samples.rglob("*.png"), key=lambda path: path.stat().st_mtime_ns):
-        lines.append(f"newest sample: {samples[-1]}")
-    return lines

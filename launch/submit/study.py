@@ -26,6 +26,7 @@ from launch.submit.script import REPORT, RunRequest, batch_script, report_script
 from launch.submit.site import Site, check_logs_name, check_site, read_site
 from launch.submit.study_cells import (
     find_study,
+    jobs_ahead,
     make_folder,
     record,
     roll_back,
@@ -44,8 +45,7 @@ class StudyRequest:
     """A request to submit a study.
 
     `source` is a study file, a config with several values in `overrides`, or a study's folder.
-    `rerun` includes the runs that ran out of memory. `for_shell` prints the results as shell
-    assignments.
+    `rerun` includes the runs that ran out of memory.
     """
 
     source: Path
@@ -53,7 +53,6 @@ class StudyRequest:
     flags: Flags
     choices: Choices
     rerun: bool = False
-    for_shell: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +73,6 @@ class StudySubmission:
     site_for: Callable[[Resources], Site]
     tree: snapshot.Tree
 
-    def print_result(self, name: str, value: object) -> None:
-        """Print `name: value`, or the shell assignment NAME=value."""
-        quoted = shlex.quote(str(value))
-        print(f"{name.upper()}={quoted}" if self.request.for_shell else f"{name}: {value}")
-
     def requests(self) -> list[RunRequest]:
         """Return the request for each run, as if it were submitted by itself."""
         planned = {run.name: run.cell for run in self.plan.runs} if self.plan else {}
@@ -97,8 +91,7 @@ class StudySubmission:
     def bill(self, requests: Sequence[RunRequest]) -> str:
         """Return the number of runs and the most that they cost."""
         hours = sum(one.config.resources.gpu_hours for one in requests)
-        dropped = len(self.plan.runs) - len(self.plan.kept) if self.plan else 0
-        return bill(len(requests), hours) + (f"; {dropped} more dropped" if dropped else "")
+        return bill(len(requests), hours)
 
     def report_script(self, after: Sequence[str]) -> BatchScript:
         """Return the batch script of the report that follows the jobs `after`."""
@@ -135,7 +128,7 @@ def submit_study(request: StudyRequest) -> int:
         print("\n".join(submission.plan.remarks), file=sys.stderr)
     submission.check_choice()
     if not submission.todo:
-        submission.print_result("study", submission.study.path)
+        print(f"study: {submission.study.path}")
         print("nothing to run: no run is missing or failed", file=sys.stderr)
         return 0
     (_start if request.choices.how == "local" else _queue)(submission)
@@ -154,7 +147,7 @@ def study_submission(request: StudyRequest) -> StudySubmission:
         study = StudyFolder(site.logs / f"{plan.grid.name}-{new_id()}")
     known = [] if is_new else study.rows()
     rows = rows_with(plan, known) if plan else known
-    missing = {run.name for run in plan.kept} - {row.cell for row in known} if plan else set()
+    missing = {run.name for run in plan.runs} - {row.cell for row in known} if plan else set()
     unfinished = [] if is_new else rows_to_run(study, rerun=request.rerun)
     planned = {run.name for run in plan.runs} if plan else {row.cell for row in known}
     indexes = {row.index for row in unfinished if row.cell in planned}
@@ -212,14 +205,16 @@ def _queue(submission: StudySubmission) -> None:
     requests = submission.requests()
     remarks = enforce(submission.checks(requests), force=choices.force)
     print(submission.bill(requests), file=sys.stderr)
+    most = submission.settings.throttle
+    ahead = jobs_ahead(study) if most and not submission.is_new else []
     _prepare(submission)
-    submission.print_result("study", study.path)
+    print(f"study: {study.path}")
     jobs: list[str] = []
     for one in requests:
         script = batch_script(one, one.run)
-        most = submission.settings.throttle
-        if most and len(jobs) >= most:
-            script = _begun_after(jobs[-most], script)
+        line = [*ahead, *jobs]
+        if most and len(line) >= most:
+            script = _begun_after(line[-most], script)
         try:
             job = executor.submit(script)
         except (Refused, OSError):
@@ -229,11 +224,11 @@ def _queue(submission: StudySubmission) -> None:
         save_script(RunFolder(one.run), job, executor.sbatch_text(script))
         jobs.append(job)
     span = " to ".join(dict.fromkeys([jobs[0], jobs[-1]]))
-    submission.print_result("jobs", f"{span} ({plural(len(jobs), 'run')})")
+    print(f"jobs: {span} ({plural(len(jobs), 'run')})")
     if submission.settings.report:
         try:
             report = executor.submit(submission.report_script(jobs))
-            submission.print_result("report", report)
+            print(f"report: {report}")
         except Refused as error:
             make_it = f"bash {REPORT} {shlex.quote(str(study.path))}"
             remarks.append(f"no report is queued: {error}\nmake it with: {make_it}")
@@ -269,6 +264,5 @@ def _start(submission: StudySubmission) -> None:
         code=submission.tree.folder(site.logs),
         environment=executor.local_environment(site.exports()),
     )  # fmt: skip
-    submission.print_result("study", study.path)
-    submission.print_result("process", pid)
+    print(f"study: {study.path}\nprocess: {pid}")
     print_remarks(remarks, follow="status", path=study.path)

@@ -19,6 +19,7 @@ from launch.status.state import RunStatus, run_status
 from runs.attempt.pruning import is_wanted
 from runs.folder import RunFolder, is_run
 from runs.records import RecordWriter
+from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 from runs.trust import check_own
 
@@ -110,8 +111,6 @@ def _make_cell(path: Path, run: PlannedRun) -> None:
     (path / "attempts").mkdir(parents=True, exist_ok=True)
     # Without fsync: a cell that is lost is made again.
     (path / "config.yaml").write_text(_config_text(run), encoding="utf-8")
-    if run.dropped is not None:
-        record(RunFolder(path), "skipped", reason="forecast", message=run.dropped)
 
 
 def _config_text(run: PlannedRun) -> str:
@@ -140,18 +139,26 @@ def rows_to_run(study: StudyFolder, *, rerun: bool) -> list[StudyRow]:
     """
     rows = study.rows()
     statuses = run_statuses(study, rows)
-    ids = {one.job for one in statuses.values() if one.state.may_have_job and one.job is not None}
-    known = client.query_jobs(sorted(ids))
-    live = {job for job, one in known.items() if not one.has_ended}
-    waiting = {job for job, one in known.items() if one.is_waiting}
+    live = _live_jobs(statuses.values())
 
     def is_left(row: StudyRow) -> bool:
         one = statuses[row.index]
-        if one.state.is_open or one.job in waiting:
+        if one.state.is_open or (one.job in live and live[one.job].is_waiting):
             return one.job not in live
         return is_wanted(one.state, rerun=rerun)
 
     return [row for row in rows if is_left(row)]
+
+
+def jobs_ahead(study: StudyFolder) -> list[str]:
+    """Return the jobs of a study's runs that wait or run, the oldest first."""
+    return sorted(_live_jobs(run_statuses(study, study.rows()).values()), key=int)
+
+
+def _live_jobs(runs: Collection[RunStatus]) -> dict[str, SlurmJob]:
+    jobs = {one.job for one in runs if one.state.may_have_job and one.job is not None}
+    found = client.query_jobs(sorted(jobs))
+    return {job: one for job, one in found.items() if not one.has_ended}
 
 
 def roll_back(runs: Iterable[RunFolder], *, folder: Path | None) -> None:

@@ -5,7 +5,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from configs.errors import ConfigError
 from runs.folder import RunFolder
@@ -26,14 +26,15 @@ STALLED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How an attempt ended: its last event, the exit code of the job, and whether to requeue it.
+    """How an attempt ended: its last event, the exit code of the job, and what the job does next.
 
-    `faulty_node` is a node that broke down during the attempt; the next one should avoid it.
+    After a run is done, its study may be settled. `faulty_node` is a node that broke down during
+    the attempt; the next one should avoid it.
     """
 
     event: str
     exit_code: int
-    requeue: bool = False
+    next: Literal["requeue", "settle", "end"] = "end"
     faulty_node: str = ""
 
 
@@ -51,12 +52,12 @@ def close_attempt(attempt: Path, *, status: int, is_cancelled: bool = False) -> 
         state = _final_state(run, attempt, status, is_cancelled=is_cancelled)
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
-    requeue = state.next == "requeue" and not is_stalled(run)
+    is_worthwhile = state.next == "requeue" and not is_stalled(run)
     is_faulty = state.is_failed and state.reason == "node"
     return Verdict(
         event=state.name,
         exit_code=1 if state.is_failed else 0,
-        requeue=requeue,
+        next="requeue" if is_worthwhile else "settle" if state.is_done else "end",
         faulty_node=state.last.get("node", "") if is_faulty else "",
     )
 

@@ -1,11 +1,8 @@
 """Keep the output of a user's program with the time at which each piece arrived."""
 
 import os
-import re
 import time
 from pathlib import Path
-
-_EXCEPTION = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.M)
 
 
 class OutputLog:
@@ -28,9 +25,3 @@ class OutputLog:
                 os.write(arrivals, f"{size} {time.time():.3f}\n".encode())
         except OSError as error:
             self.error = error
-
-
-def last_exception(output: str) -> str:
-    """Return the last Python exception in the end of an output, or that there is none."""
-    exceptions = _EXCEPTION.findall(output)
-    return exceptions[-1] if exceptions else "no traceback in its output"

@@ -41,27 +41,21 @@ def log_files(folder: Path) -> dict[Path, LogFile] | None:
     """
     found: dict[Path, LogFile] = {}
     seen: set[tuple[int, int]] = set()
-    left = [folder]
-    while left:
-        here = left.pop()
-        try:
-            status = here.stat()
-            names = {entry.name: entry for entry in os.scandir(here)}
-        except OSError:
-            continue
-        is_of_study = "cells.tsv" in names or {"config.yaml", "attempts"} <= names.keys()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        status = os.stat(place)
+        is_of_study = "cells.tsv" in files or ("config.yaml" in files and "attempts" in folders)
         if (status.st_dev, status.st_ino) in seen or is_of_study:
+            folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        for name, entry in sorted(names.items()):
-            if len(seen) + len(found) > _MOST_PLACES:
-                return None
-            if entry.is_dir() and not name.startswith(".") and name not in _SKIPPED:
-                left.append(here / name)
-            elif "tfevents" in name or name.endswith(SUFFIXES):
+        folders[:] = [name for name in folders if name[0] != "." and name not in _SKIPPED]
+        for name in files:
+            if "tfevents" in name or name.endswith(SUFFIXES):
                 # A link, a pipe, or a file of others is none of the script's.
                 with suppress(OSError):
-                    found[here / name] = _look(here / name)
+                    found[Path(place, name)] = _look(Path(place, name))
+        if len(seen) + len(found) > _MOST_PLACES:
+            return None
     return found
 
 
@@ -85,7 +79,9 @@ def keep_logs(run: RunFolder, attempt: int, before: dict[Path, LogFile] | None) 
         if before.get(path) != now and (path not in before or path.suffix in (".csv", ".jsonl"))
     ]
     if changed and _shares_folder(run, attempt):
-        name = _full_name(run)
+        study = study_of(run.path)
+        # What `{run}` stands for in a value that is varied.
+        name = f"{study.path.name}-{run.name}" if study else run.name
         changed = [path for path in changed if {name, f"{name}{path.suffix}"} & {*path.parts}]
     for path in changed[:_MOST_FILES]:
         with suppress(OSError):
@@ -104,12 +100,6 @@ def _new_part(path: Path, before: LogFile | None) -> bytes:
         return content
     header = content.partition(b"\n")[0] + b"\n" if path.suffix == ".csv" and before.size else b""
     return header + content[before.size :]
-
-
-def _full_name(run: RunFolder) -> str:
-    """Return what `{run}` stands for in a value that is varied."""
-    study = study_of(run.path)
-    return f"{study.path.name}-{run.name}" if study else run.name
 
 
 def _shares_folder(run: RunFolder, attempt: int) -> bool:

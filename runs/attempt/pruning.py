@@ -35,8 +35,6 @@ def is_wanted(state: RunState, *, rerun: bool) -> bool:
     """Return whether a cell without a job is to be submitted.
 
     A run that ran out of memory would do so again, and a repeat that can change no verdict stays
-    skipped; `rerun` includes both. A cell that the forecast skipped runs by its own folder only.
+    skipped; `rerun` includes both.
     """
-    if state.is_done or (state.is_skipped and "proof" not in state.last):
-        return False
-    return rerun or state.reason not in (DECIDED, *_MEMORY)
+    return not state.is_done and (rerun or state.reason not in (DECIDED, *_MEMORY))

@@ -27,7 +27,7 @@ from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Command
 from runs.attempt.open import claim
-from runs.attempt.output_log import OutputLog, last_exception
+from runs.attempt.output_log import OutputLog
 from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
 from runs.attempt.placement import placement
@@ -35,6 +35,8 @@ from runs.attempt.witness import HANDLED, Witness
 from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
+from runs.state.log_lines import last_exception
+from runs.state.reasons import is_disk_full
 from runs.trust import check_own
 
 # The files of a run's folder `script/`: the text that runs, and that of later attempts, in which
@@ -60,10 +62,9 @@ def main(path: str, *arguments: str) -> None:
         # Remarks would stand in the output of the script.
         with contextlib.redirect_stderr(io.StringIO()):
             attempt = claim(run, config, began=time.time(), source=str(config.script))
-        script = _Script(run, attempt, config)
+        status = _Script(run, attempt, config).run([*arguments], umask=umask)
     except (ConfigError, OSError) as error:
         sys.exit(f"ditbench: {error}")
-    status = script.run([*arguments], umask=umask)
     if status < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if -status != signal.SIGKILL:
@@ -107,13 +108,16 @@ class _Script:
         self._sample_gpus(placed)
         self._follow(process, pipes, witness)
         status = process.wait()
-        self._run.note(self._number, ended=time.time())
-        requeues = self._record_end(status)
-        keep_logs(self._run, self._number, before)
-        if requeues and not _shell("requeue_job"):
-            self._fail(
-                "timeout", f"this site does not requeue; go on: ditbench submit {self._run.path}"
-            )
+        try:
+            requeues = self._record_end(status)
+            self._run.note(self._number, ended=time.time())
+            keep_logs(self._run, self._number, before)
+            if requeues and not _shell("requeue_job"):
+                again = f"ditbench submit {self._run.path}"
+                self._fail("timeout", f"this site does not requeue; go on: {again}")
+        except OSError as error:
+            # The script ended as it did, whether or not there is space to say so.
+            _write(2, f"ditbench: {self._run.path}: not all recorded: {error}\n".encode())
         return status
 
     def _text(self) -> tuple[bytes, dict[str, str]]:
@@ -235,7 +239,10 @@ class _Script:
         elif status:
             output = read_end(self._log.path)
             shown = f"exit status {status}" if status > 0 else signal.Signals(-status).name
-            self._fail(reason_of_exit(status, output), f"{shown}: {last_exception(output)}")
+            raised = last_exception(output.splitlines()) or "no traceback in its output"
+            cut = self._log.error
+            reason = "disk" if cut and is_disk_full(cut) else reason_of_exit(status, output)
+            self._fail(reason, f"{shown}: {raised}")
         else:
             self._event("done")
         return False

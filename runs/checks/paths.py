@@ -1,7 +1,6 @@
 """The files that a config names: as absolute paths, and checked before anything is queued."""
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from configs.checks.aitoolkit import arch_of, check_aitoolkit
@@ -34,15 +33,22 @@ _KINDS: dict[str, tuple[str, Callable[[Path], bool]]] = {
 }
 
 
-def check_paths(config: Run) -> None:
-    """Raise `ConfigError` if a path of the config is missing, or the wrong kind of file."""
+def missing_paths(config: Run) -> Iterator[str]:
+    """Yield each path of the config that is missing, or the wrong kind of file, with the fix."""
     spec = keys(config.kind)
     for name, path in config_paths(config).items():
         wanted = spec[name].path
         if wanted in _KINDS:
             word, is_there = _KINDS[wanted]
             if not is_there(Path(path)):
-                raise ConfigError(f"{name} {path}: {_problem(Path(path), word)}")
+                is_model = isinstance(config, Finetune) and wanted == "either"
+                yield f"{name} {path}: {_problem(Path(path), word, is_model=is_model)}"
+
+
+def check_paths(config: Run) -> None:
+    """Raise `ConfigError` if a path of the config is missing, or the wrong kind of file."""
+    for problem in missing_paths(config):
+        raise ConfigError(problem)
     if isinstance(config, Pretrain):
         check_branch(config)
     elif isinstance(config, Finetune):
@@ -53,15 +59,15 @@ def check_paths(config: Run) -> None:
         check_fits(images.lora, images.model)
 
 
-def _problem(path: Path, word: str) -> str:
+def _problem(path: Path, word: str, *, is_model: bool) -> str:
     if word == "file" and path.is_dir():
         inside = sorted(file.name for file in path.glob("*.safetensors"))
         hint = f", such as {inside[0]}" if inside else ""
         return f"a folder, but a file is expected; name the file in it{hint}"
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", str(path)) and not path.parent.exists():
+    if is_model:
         return (
-            f"no such {word}; if it is an id of the hub, download it (nothing is downloaded in "
-            f"jobs): hf download {path} --local-dir models/{path.name}, and name that folder"
+            f"no such {word}, and jobs download nothing; on a login node: hf download "
+            f"OWNER/{path.name} --local-dir {path}"
         )
     return f"no such {word}; create it or name another"
 

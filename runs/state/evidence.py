@@ -50,8 +50,13 @@ class Evidence:
 
     @property
     def reason(self) -> str:
-        """The recorded reason, or that of the first failing rank."""
-        return str(self.end.get("reason") or self.note.get("reason") or "")
+        """The recorded reason, or that of the first failing rank.
+
+        A run that is not requeued, since attempts saved nothing, is recorded as a timeout.
+        """
+        reason = str(self.end.get("reason") or self.note.get("reason") or "")
+        is_stalled = reason == "timeout" and "saved nothing new" in self.message
+        return "stalled" if is_stalled else reason
 
     @property
     def message(self) -> str:

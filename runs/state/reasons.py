@@ -10,12 +10,14 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+from pydantic import Field
+
 from configs.schema.key import KeyGroup
 from configs.yaml12 import parse_yaml
 
 
 class Reason(KeyGroup):
-    """One reason, as reasons.yaml describes it; no pattern means that no line shows it.
+    """One reason, as reasons.yaml describes it, with the meaning of each field.
 
     `passes` is None if the reason is not a failure's. Otherwise it says whether another attempt,
     with nothing changed, may pass, and `at_once` whether even if the last one saved nothing.
@@ -26,7 +28,10 @@ class Reason(KeyGroup):
     meaning: str
     passes: bool | None = None
     at_once: bool = False
+    event: str = ""
+    states: list[str] = Field(default_factory=list)
     slurm: str = ""
+    ends: list[str] = Field(default_factory=list)
     output: str = ""
     advice: dict[str, str]
 

@@ -74,5 +74,5 @@ def test_the_memory_is_what_cuda_reports(name, gib):
 
 
 def test_a_family_does_not_take_the_memory_of_a_model_with_more():
-    assert named_gpu("h100")[0] == "h100-sxm"
-    assert named_gpu("a100")[0] == "a100-80gb-sxm"
+    assert named_gpu("h100").name == "h100-sxm"
+    assert named_gpu("a100").name == "a100-80gb-sxm"

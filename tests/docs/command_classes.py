@@ -24,9 +24,8 @@ MINUTES = (
     r"bash jobs/(?:infer|gns|sample)\.sbatch logs/RUN .+",
     r"python -m launch check data/imagenet256-sd",
     r"python -m launch plan \S+ --measure",
-    r"python -m train (?:export|noise|sample|fid) .+",
+    r"python -m train fid .+",
     r"python -m finetune tiny .+",
-    r"torchrun .+",
     r"python -m benchmarks\..+",
     r"tensorboard .+",
 )

@@ -6,7 +6,7 @@ It has links to configs, jobs and env of the tree, and a copy of docs, which com
 import json
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +19,12 @@ from runs.folder import ROOT, RunFolder, find_runs
 from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis.commands.test_finetune import A40, A100, drawn, tuned
 from tests.analysis.commands.test_noise import planted as plant_noise
-from tests.analysis.foreign_logs import (
-    synthetic_log,
-    titan,
-    wandb,
-)
+from tests.analysis.foreign_logs import synthetic_log, titan
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 SCRIPT = """#!/bin/bash
 #SBATCH --gpus-per-node=a40:1
 python train.py
-"""
-MATRIX = """<testsuite><testcase name="test_a_lost_node_costs_at_most_one_save_interval[4 ranks]">
-<properties><property name="ended" value="done"/><property name="lost" value="25"/></properties>
-</testcase></testsuite>
 """
 
 
@@ -43,28 +35,16 @@ def build(folder: Path, commands: Iterable[str]) -> Path:
     shutil.copytree(ROOT / "docs", folder / "docs")
     typed = "\n".join(commands)
     logs = folder / "logs"
-    for name in ("A", "B", "RUN", "digits-1120-093000-1a2b"):
+    for name in ("A", "B", "RUN"):
         plant_run(logs / name, seed=len(name))
-    for name in set(re.findall(r"logs/([\w.-]+-(?:ID|1120-093000-1a2b))\b", typed)):
-        if not (logs / name).exists():
-            shutil.copytree(template(folder, name), logs / name)
+    for name in set(re.findall(r"logs/([\w.-]+-ID)\b", typed)):
+        plant_grid(logs / name)
     plant_branches(logs / "STUDY")
-    plant_noise(logs / "STUDY" / "cells" / "uniform_s0", steps=60)
     for name in set(re.findall(r"[\w./-]+\.tar\.xz", typed)):
-        if not (file := folder / name).exists():
-            pack(study := template(folder, file.name), list(find_runs(study)), file)
+        pack(logs / "STUDY", list(find_runs(logs / "STUDY")), folder / name)
     plant_tunings(logs)
-    plant_samples(folder / "output" / "my_lora" / "samples")
     plant_files(folder)
-    (folder / "rates.yaml").write_text("a40: 1.0\n")
     return folder
-
-
-def plant_samples(folder: Path) -> None:
-    """The samples of a run of ai-toolkit, which are named by the time and the step."""
-    folder.mkdir(parents=True)
-    for step in range(0, 501, 100):
-        (folder / f"{1_760_000_000_000 + 2000 * step}__{step:09d}_0.jpg").touch()
 
 
 def plant_run(folder: Path, *, seed: int) -> Path:
@@ -88,14 +68,6 @@ def evaluate(folder: Path) -> None:
             blocks = {"fid_blocks": [20 * line["loss"], 20.1 * line["loss"]], "fid_facts": {}}
             lines.append(kept | distances | blocks)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def template(folder: Path, name: str) -> Path:
-    """A study of the kind that its name says; all of one kind are equal."""
-    start = next((start for start in KINDS if name.startswith(start)), "")
-    if not (study := folder / "templates" / (start or "grid")).exists():
-        KINDS.get(start, plant_grid)(study)
-    return study
 
 
 def plant_grid(folder: Path) -> Path:
@@ -131,31 +103,6 @@ def plant_branches(folder: Path) -> Path:
     return as_study(folder, cells)
 
 
-def plant_noises(folder: Path) -> Path:
-    """Two measurements of a gradient's noise."""
-    for name in ("b16", "b32"):
-        plant_noise(StudyFolder(folder).cell(name), steps=40)
-    return as_study(folder, {"b16": {"batch": 16}, "b32": {"batch": 32}})
-
-
-def plant_lengths(folder: Path) -> Path:
-    """Fine-tuning runs of two lengths, on two GPUs."""
-    cells: dict[str, dict[str, Any]] = {}
-    for gpu, label, rate in ((A40, "a40", 0.28), (A100, "a100", 0.5)):
-        for steps in (300, 600):
-            name = f"{label}-{steps}"
-            tuned(StudyFolder(folder).cell(name), gpu=gpu, steps=steps, steps_per_s=rate)
-            cells[name] = {"resources.gpu": label, "train.steps": steps}
-    return as_study(folder, cells)
-
-
-def plant_drawings(folder: Path) -> Path:
-    """Drawings by the LoRAs of two runs."""
-    for name in ("short", "long"):
-        drawn(StudyFolder(folder).cell(name))
-    return as_study(folder, {"short": {"run": "short"}, "long": {"run": "long"}})
-
-
 def as_study(folder: Path, cells: dict[str, dict[str, Any]]) -> Path:
     """Write the study file and the rows of a study's cells."""
     axes = {key: list({str(one[key]): one[key] for one in cells.values()}.values())
@@ -178,29 +125,14 @@ def plant_tunings(logs: Path) -> None:
 
 
 def plant_files(folder: Path) -> None:
-    """Files other than runs: torchtitan logs, a script, captioned images, test results."""
+    """Files other than runs: torchtitan logs, a script, captioned images."""
     for name, seed in (("eager", 0), ("compiled", 1)):
         (folder / f"{name}.log").write_bytes(titan(synthetic_log(seed=seed)))
     lines = [f"step {step} of 500 loss {2 - step / 500:.3f}\n" for step in range(0, 500, 10)]
     (folder / "train.log").write_text("".join(lines))
-    for seed, name in enumerate(["20260101_120000-abcd1234", "20260101_140000-efgh5678"]):
-        run = folder / "wandb" / f"offline-run-{name}"
-        run.mkdir(parents=True)
-        (run / f"run-{name[-8:]}.wandb").write_bytes(wandb(synthetic_log(seed=seed)))
     (folder / "my.sbatch").write_text(SCRIPT)
-    (folder / "matrix.xml").write_text(MATRIX)
-    for place, size in (("subject", 512), ("imagenet/train/cat", 64)):
-        (images := folder / "data" / place).mkdir(parents=True)
-        for number in range(6):
-            pixels = np.random.default_rng(number).integers(0, 256, (size, size, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(images / f"{number}.png")
-            if place == "subject":
-                (images / f"{number}.txt").write_text(f"[trigger], number {number}\n")
-
-
-KINDS: dict[str, Callable[[Path], Path]] = {
-    "b-lora": plant_lengths,
-    "b-draw": plant_drawings,
-    "c-branches": plant_branches,
-    "c-": plant_noises,
-}
+    (images := folder / "data" / "subject").mkdir(parents=True)
+    for number in range(6):
+        pixels = np.random.default_rng(number).integers(0, 256, (512, 512, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(images / f"{number}.png")
+        (images / f"{number}.txt").write_text(f"[trigger], number {number}\n")

@@ -65,7 +65,7 @@ def cut_image(own: Path) -> None:
     [
         (remove("model/transformer"), "missing: transformer/config.json, transformer/diffusion"),
         (remove("model/tokenizer"), "missing: tokenizer/tokenizer.json"),
-        (remove("model"), "flux.folder"),
+        (remove("model"), "on a login node: hf download OWNER/model --local-dir"),
         (cut_weights, "cut short"),
         (write("model/transformer/config.json", b"{"), "not a JSON object"),
         (remove("images"), "no such folder; create it or name another"),

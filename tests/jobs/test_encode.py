@@ -91,19 +91,6 @@ def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     assert "done already" in done.stderr
 
 
-@pytest.mark.long
-def test_a_bad_image_ends_the_run_with_its_name(made: Path, tmp_path: Path) -> None:
-    save_images(tmp_path / "images")
-    (tmp_path / "images/class-1/003.png").write_bytes(b"torn")
-    (tmp_path / "vae").symlink_to(made / "vae")
-    file = config(tmp_path, tmp_path / "store")
-    done = body(file, logs=tmp_path / "logs", job="encode", check=False)
-    assert done.returncode == 1
-    last = list(newest_run(tmp_path / "logs").records())[-1]
-    assert (last["event"], last["reason"]) == ("failed", "data")
-    assert "class-1/003.png: not a readable image" in last["message"]
-
-
 def test_the_error_for_a_config_of_another_job_names_that_job(made: Path, tmp_path: Path) -> None:
     file = config(made, tmp_path / "store")
     done = body(file, logs=tmp_path / "logs", check=False)

@@ -15,8 +15,6 @@ from train.pretrain.run import attempt as pretrain
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-STUDIES = [f"c-{number}{size}" for number in range(1, 5) for size in ("", "-small")]
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
@@ -41,13 +39,6 @@ def test_a_job_leaves_a_record_per_sample_with_its_runtime(run: RunFolder, tmp_p
     samples = samples_of(found)
     assert [sample.get("bin") for sample in samples] == [None, None, None, 0, 0, 0, 1, 1, 1]
     assert all(sample["seconds"] > 0 for sample in samples)
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_experiment_of_study_c_is_a_study_file(name: str, run: RunFolder) -> None:
-    grid = load_grid(Path(f"configs/studies/{name}.yaml"), [f"run={run.path}"])
-    assert {cell.config.kind for cell in grid.cells} == {"gns"}
-    assert 2 <= len(grid.cells) <= 18
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])

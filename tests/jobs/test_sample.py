@@ -17,7 +17,6 @@ from tests.real_runs import (
     TINY,
     body,
     clean_environment,
-    continued,
     events,
     newest_run,
     torchrun,
@@ -85,21 +84,6 @@ def test_a_job_killed_half_way_continues_to_the_same_bytes(
     assert "done already" in done.stderr
 
 
-@pytest.mark.long
-def test_a_stopped_job_continues_when_it_is_submitted_again(
-    run: RunFolder, whole: bytes, tmp_path: Path
-) -> None:
-    process, begun = begin(run, tmp_path)
-    begun.stop_file.touch()
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output
-    assert events(begun)[-1] == "stopped"
-    assert 4 <= len(list(begun.samples.rglob("0*.npy"))) < 200
-    continued(begun)
-    assert events(begun)[-1] == "done"
-    assert (begun.samples / "images.npz").read_bytes() == whole
-
-
 def test_the_command_samples_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
     agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     out = tmp_path / "by hand.npz"
@@ -117,32 +101,6 @@ def test_the_command_samples_alone_and_under_torchrun(run: RunFolder, tmp_path: 
         assert events(newest_run(tmp_path))[-1] == "done"
     assert (newest_run(tmp_path).samples / "images.npz").read_bytes() == out.read_bytes()
     assert len(find_runs(tmp_path)) == 2
-
-
-def test_a_faulty_config_is_refused_before_a_folder_is_made(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    (tmp_path / "images").mkdir()
-    (tmp_path / "encode.yaml").write_text(
-        f"kind: encode\nencode: {{images: {tmp_path}/images, vae: {tmp_path}/images, out: x}}\n"
-    )
-    attempt = open_attempt(tmp_path / "encode.yaml", [])
-    assert attempt is not None
-    wrong = {
-        "num: expected greater than or equal to 1": (run.path, "num=0"),
-        f"{attempt.parent.parent}: no such folder of a pretraining run": (
-            attempt.parent.parent,
-            "num=4",
-        ),
-        "logs/RUN: no such folder of a pretraining run": ("configs/sample/fid50k.yaml",),
-        "run must name the folder": ("configs/sample/fid50k.yaml", "run=null"),
-    }
-    for message, arguments in wrong.items():
-        done = body(*arguments, logs=tmp_path / "new", job="sample", check=False)
-        assert done.returncode == 2, done.stderr
-        assert message in done.stderr
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_run_without_a_checkpoint_fails_for_its_config(run: RunFolder, tmp_path: Path) -> None:

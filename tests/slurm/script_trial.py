@@ -55,9 +55,9 @@ class Trial:
         job = self.start(text, *flags)
         return self.cluster.wait(job), self.output(job)
 
-    def wait_for(self, job: str, word: str, *, timeout: float = 20) -> None:
+    def wait_for(self, job: str, word: str) -> None:
         """Wait until the job has printed a word."""
-        wait_until(lambda: word in self.output(job), timeout=timeout, what=f"{word} of job {job}")
+        wait_until(lambda: word in self.output(job), what=f"{word} of job {job}")
 
 
 def path() -> str:

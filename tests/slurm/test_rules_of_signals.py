@@ -17,9 +17,10 @@ FOREGROUND = "#SBATCH --signal=B:USR1@60\ntrap 'echo saving' USR1\necho up\n{}\n
 
 
 def test_a_trap_waits_for_the_end_of_a_step_in_the_foreground(trial: Trial) -> None:
-    bad = FOREGROUND.format("srun sleep 4; echo step over")
+    step = "srun bash -c 'until [[ -e go ]]; do sleep .2; done'"
+    bad = FOREGROUND.format(f"{step}; echo step over")
     good = FOREGROUND.format(
-        'srun sleep 4 & pid=$!\nwhile kill -0 "$pid" 2>/dev/null; do wait "$pid"; done'
+        f'{step} & pid=$!\nwhile kill -0 "$pid" 2>/dev/null; do wait "$pid"; done'
     )
     assert "foreground-step" in rules(bad)
     assert "foreground-step" not in rules(good)
@@ -27,8 +28,9 @@ def test_a_trap_waits_for_the_end_of_a_step_in_the_foreground(trial: Trial) -> N
     for job in jobs:
         trial.wait_for(job, "up")
         trial.cluster.warn(job)
-    trial.wait_for(jobs[1], "saving", timeout=3)
+    trial.wait_for(jobs[1], "saving")
     assert "saving" not in trial.output(jobs[0])
+    (trial.folder / "go").touch()
     trial.cluster.wait(jobs[0])
     assert trial.output(jobs[0]) == "up\nsaving\nstep over\n"
 
@@ -58,7 +60,7 @@ def test_nothing_waits_for_a_step_in_the_background(trial: Trial) -> None:
     assert "trained" in trial.run(good)[1]
 
 
-SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 3; echo saved' & pid=$!\necho up\n{}\n"
+SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 10; echo saved' & pid=$!\necho up\n{}\n"
 
 
 def test_a_signal_ends_a_single_wait(trial: Trial) -> None:
@@ -151,13 +153,17 @@ def test_commands_after_a_requeue_do_not_run(trial: Trial) -> None:
     assert "requeue-not-last" not in rules(good)
     for text, is_there in ((bad, False), (good, True)):
         job = trial.start(text)
-        wait_until(lambda job=job: trial.cluster.reason(job) == "BeginTime", timeout=20)
+        wait_until(lambda job=job: trial.cluster.reason(job) == "BeginTime")
         assert (trial.folder / "cleaned").exists() == is_there
         trial.cluster.cancel(job)
 
 
 def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
-    bad = "trap 'scontrol requeue $SLURM_JOB_ID; exit' TERM\necho up\nsleep 60 & wait\n"
+    # Slurm may send TERM twice; the second would end scontrol.
+    bad = (
+        "again() {\ntrap '' TERM\nscontrol requeue $SLURM_JOB_ID\nexit\n}\n"
+        "trap again TERM\necho up\nsleep 60 & wait\n"
+    )
     good = "trap 'echo saved; exit' TERM\necho up\nsleep 60 & wait\n"
     assert "requeue-at-term" in rules(bad)
     assert "requeue-at-term" not in rules(good)
@@ -165,8 +171,8 @@ def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
     for job in jobs:
         trial.wait_for(job, "up")
         trial.cluster.cancel(job)
-    wait_until(lambda: trial.cluster.state(jobs[0]) in ("PENDING", "RUNNING"), timeout=20)
-    wait_until(lambda: trial.cluster.restarts(jobs[0]) == 1, timeout=20)
+    wait_until(lambda: trial.cluster.state(jobs[0]) in ("PENDING", "RUNNING"))
+    wait_until(lambda: trial.cluster.restarts(jobs[0]) == 1)
     assert trial.cluster.wait(jobs[1]) == "CANCELLED"
 
 

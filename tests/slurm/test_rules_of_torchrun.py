@@ -48,7 +48,7 @@ def test_an_agent_dies_of_the_signal_that_its_ranks_wait_for(trial: Trial) -> No
     states = []
     for text in (bad, good):
         job = trial.start(text)
-        trial.wait_for(job, "ready", timeout=60)
+        trial.wait_for(job, "ready")
         trial.cluster.warn(job)
         states.append(trial.cluster.wait(job))
     assert states == ["FAILED", "COMPLETED"]
@@ -66,9 +66,9 @@ OWN = "--rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=127.0.0.1:$((20000 + SLURM_JOB_ID
 
 def two_jobs_on_a_node(trial: Trial, rendezvous: str) -> list[str]:
     """Return the final states of two jobs; the second starts later and takes longer."""
-    first = trial.start(RENDEZVOUS.format(rendezvous, 8), "--nodelist=a40-1")
-    trial.wait_for(first, "ready", timeout=60)
-    second = trial.start(RENDEZVOUS.format(rendezvous, 12), "--nodelist=a40-1")
+    first = trial.start(RENDEZVOUS.format(rendezvous, 16), "--nodelist=a40-1")
+    trial.wait_for(first, "ready")
+    second = trial.start(RENDEZVOUS.format(rendezvous, 22), "--nodelist=a40-1")
     return [trial.cluster.wait(job, timeout=120) for job in (first, second)]
 
 
@@ -89,7 +89,7 @@ def test_two_jobs_with_one_port_on_a_node_share_a_store(trial: Trial, rule: str,
 
 
 SEVERAL = """
-for s in 8 12; do
+for s in 20 26; do
   srun --overlap --ntasks=1 torchrun --nnodes=1:1 --nproc-per-node=1 --rdzv-backend=c10d {} \\
     --rdzv-conf=join_timeout=15 --no-python bash -c 'echo ready; sleep '$s'; echo trained' &
   pids+=($!)

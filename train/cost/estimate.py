@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
-from configs.gpus import gpu_names, named_gpu
+from configs.gpus import load_gpus, named_gpu
 from configs.schema import Pretrain
 from train.cost.line import Memory
 from train.cost.memory import GIB, overhead, pretrain_memory
@@ -54,7 +54,7 @@ def estimate(config: Pretrain) -> CostEstimate:
     """Return the estimate for each GPU. Raise `ConfigError` if the batch does not divide."""
     world = config.resources.world
     numbers = pretrain_memory(config, divide(config, world=world, tuned=1)).numbers
-    names = [config.resources.gpu] if config.resources.gpu else gpu_names()
+    names = [config.resources.gpu] if config.resources.gpu else list(load_gpus())
     found = {name: _estimate_on(name, config) for name in names}
     return CostEstimate(world=world, parameters=round(numbers), gpus=found)
 
@@ -83,7 +83,7 @@ def largest_that_divides(config: Pretrain, *, world: int, capacity: float) -> in
 
 def _estimate_on(name: str, config: Pretrain) -> GpuEstimate:
     """Return how a run fits on one type of GPU."""
-    gpu = named_gpu(name)[1]
+    gpu = named_gpu(name)
     world, capacity = config.resources.world, gpu.memory_gb * 1e9
     largest = largest_that_divides(config, world=world, capacity=capacity)
     layout = divide(config, world=world, tuned=largest or 1)

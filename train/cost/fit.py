@@ -21,10 +21,6 @@ class Trial:
     kinds: dict[str, int]
     segments: list[Segment]
 
-    def peak(self) -> int:
-        """Return the most bytes held at any time of the step."""
-        return max(max(segment.held) for segment in self.segments)
-
 
 def fit_cost(
     run: Callable[[int, Mapping[str, int]], tuple[Trial, Trial]],

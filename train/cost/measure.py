@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
-from configs.gpus import short_name
+from configs.gpus import find_gpu
 from configs.load import expect, load
 from configs.schema import Pretrain
 from configs.terminal import command_parser
@@ -100,4 +100,5 @@ def _gpu(device: torch.device) -> str:
     if device.type != "cuda":
         return "cpu"
     model = torch.cuda.get_device_name(device)
-    return short_name(model) or model
+    known = find_gpu(model)
+    return known.name if known else model

@@ -39,7 +39,7 @@ def pretrain_memory(config: Pretrain, layout: BatchLayout) -> Memory:
 
 
 def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
-    """Return the stacks of alike blocks: those of a transformer; a U-Net has none."""
+    """Return the stacks of alike blocks of a transformer; a U-Net has none."""
     model, checkpointing = config.model, config.activation_checkpointing
     if model.family == "unet":
         return {}
@@ -59,7 +59,7 @@ def stacks_of(config: Pretrain, layout: BatchLayout) -> dict[str, Stack]:
 def counts_compiled(config: Pretrain) -> bool:
     """Return whether the blocks count as compiled.
 
-    Those of a U-Net count as eager, which is more: they are all different, and to trace them takes
+    A U-Net's blocks count as eager, which is more: they are all different, and tracing them takes
     minutes.
     """
     return bool(config.train.compile) and config.model.family != "unet"

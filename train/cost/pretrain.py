@@ -1,6 +1,6 @@
 """One training step of a pretraining on fake tensors, which hold no data, as rank 0 runs it.
 
-Network, layout, optimizer and EMA are those of a run, on a process group that sends nothing, and
+Network, layout, optimizer and EMA are made as in a run, on a process group that sends nothing, and
 compiled blocks are the graphs of torch.compile. No GPU is needed.
 """
 

@@ -89,7 +89,7 @@ def measured(config: Pretrain, layout: BatchLayout, *, gpu: str) -> MeasuredStep
 
 
 def _file(config: Pretrain, layout: BatchLayout, gpu: str) -> Path:
-    name = gpu if gpu == "cpu" else named_gpu(gpu)[0]
+    name = gpu if gpu == "cpu" else named_gpu(gpu).name
     known = facts(config, layout, stacks_of(config, layout)) | {
         "depth": config.model.depth,
         "micro_batch": layout.micro_batch,

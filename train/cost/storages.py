@@ -23,16 +23,15 @@ class Segment:
 
 
 class StorageTracker(TorchDispatchMode):
-    """Within the `with` block: the bytes `held` by tensors made in it, their `peak`, and `flops`.
+    """Within the `with` block: the bytes `held` by tensors made in it, and `flops`.
 
-    To measure a section, set `peak` to `held` and `flops` to 0 at its start. `segments` has, after
-    each `mark`, the bytes held after each allocation. MemTracker of `torch.distributed._tools`
-    counts the same by module, at ten times the cost.
+    `segments` has, after each `mark`, the bytes held after each allocation. MemTracker of
+    `torch.distributed._tools` counts the same by module, at ten times the cost.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.held = self.peak = self.flops = 0
+        self.held = self.flops = 0
         self.segments: list[Segment] = []
         self._sizes: dict[int, int] = {}
         self._resize = torch.UntypedStorage.resize_
@@ -103,7 +102,6 @@ class StorageTracker(TorchDispatchMode):
         grown = size - self._sizes[name]
         self.held += grown
         self._sizes[name] = size
-        self.peak = max(self.peak, self.held)
         if grown > 0 and self.segments:
             self.segments[-1].held.append(self.held)
 

@@ -3,8 +3,7 @@
 import functools
 import itertools
 import signal
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -17,11 +16,10 @@ from torch.utils.data import DataLoader, Dataset
 from configs.checks.batch import BatchLayout
 from configs.schema import Pretrain
 from train.data.source import Image, Source, from_pixels
-from train.diffusion.alignment import is_aligned
 from train.diffusion.rng import Augmentation, epoch_order, example_randomness, kept_patches
 
 Item = TypeVar("Item")
-_Key = tuple[int, int, int]  # position in the stream of images, epoch, index in the data set
+_Key = tuple[int, int]  # epoch, index in the data set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +66,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
         noises = np.empty((len(keys), *shape), dtype=np.float32)
         images: Image | None = None
         times, labels, features = [], [], []
-        aligned = is_aligned(config, position=keys[0][0])
-        for number, (_, epoch, index) in enumerate(keys):
+        for number, (epoch, index) in enumerate(keys):
             random = example_randomness(seed, epoch, index, shape=shape, objective=config.objective)
             flip = config.data.flip and random.flip
             augmentation = Augmentation(flip=flip, seed=seed, epoch=epoch, index=index)
@@ -80,7 +77,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
             noises[number] = random.noise
             times.append(random.t)
             labels.append(config.data.classes if random.drop_label else label)
-            if aligned:
+            if config.repa.weight:
                 features.append(self._source.features(index, flip=flip))
         return Microbatch(
             image=torch.from_numpy(images),
@@ -98,7 +95,7 @@ class MicrobatchDataset(Dataset[Microbatch]):
             return None
         patches = (data.size // self._config.model.patch) ** 2
         draw = functools.partial(kept_patches, of=patches, count=routing.kept(patches))
-        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for _, *key in keys]))
+        return torch.from_numpy(np.stack([draw(self._config.seed, *key) for key in keys]))
 
 
 class LoaderIterator(Iterator[Item]):
@@ -118,20 +115,6 @@ class LoaderIterator(Iterator[Item]):
         """Stop the worker processes, if there are any."""
         if hasattr(self._iterator, "_shutdown_workers"):
             self._iterator._shutdown_workers()
-
-
-def ahead(items: Iterator[Item], *, device: torch.device) -> Generator[Item, None, None]:
-    """Yield `items`; a thread makes each of them while the caller still uses the one before.
-
-    The items may be in page-locked memory: the thread's current device is `device`.
-    """
-    # By default a thread would open a context on the first GPU.
-    prepare = functools.partial(torch.cuda.set_device, device) if device.type == "cuda" else None
-    with ThreadPoolExecutor(1, initializer=prepare) as thread:
-        coming = thread.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = thread.submit(next, items, None)
-            yield item
 
 
 def microbatches(
@@ -163,7 +146,7 @@ def _microbatch_keys(
 
     def key(position: int) -> _Key:
         epoch, offset = divmod(position, size)
-        return position, epoch, int(order(epoch)[offset])
+        return epoch, int(order(epoch)[offset])
 
     micro = layout.micro_batch
     for begin in itertools.count(images + rank * micro, micro * layout.data_ranks):

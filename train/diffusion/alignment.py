@@ -1,7 +1,7 @@
 """REPA (Yu et al. 2024): align the tokens of a block with features of a frozen encoder.
 
-An MLP projects the tokens; it is trained beside the network, whole on every rank, and in no
-exported weights. The keys are those of `repa`.
+An MLP projects the tokens; it is trained beside the network, whole on every rank, and never
+sampled from. Its keys are the group `repa`.
 """
 
 import itertools
@@ -30,15 +30,13 @@ class TokenAlignment(Part):
         """Return the weighted error `[B]` for tokens `[B, T, width]` and features `[B, T, D]`."""
         return self._repa.weight * alignment_error(self.projection(tokens), features)
 
-    def sum_gradients(self) -> Tensor | None:
-        """Average the gradients over ranks; return their squared norm, None without a term."""
+    def sum_gradients(self) -> Tensor:
+        """Average the gradients over ranks; return their squared norm."""
         sum_gradients(self.projection, mean=True)
-        if all(p.grad is None for p in self.projection.parameters()):
-            return None
         return squared_gradient_norm(self.projection)
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return those of the projection."""
+        """Return the parameters of the projection."""
         return dict(self.projection.named_parameters("projection"))
 
 
@@ -65,12 +63,6 @@ def make_projection(config: Pretrain, device: torch.device) -> nn.Module:
 def alignment_error(tokens: Tensor, features: Tensor) -> Tensor:
     """Return the mean of -cos(token, feature), `[B]`, for `[B, T, D]`."""
     return -F.cosine_similarity(tokens.float(), features.float(), dim=-1).mean(dim=1)
-
-
-def is_aligned(config: Pretrain, *, position: int) -> bool:
-    """Return whether the step that sees the image at `position` of the stream aligns a block."""
-    repa, batch = config.repa, config.train.global_batch
-    return repa.weight > 0 and (repa.until is None or position < repa.until * batch)
 
 
 def zero_features(config: Pretrain, images: int, device: torch.device) -> Tensor | None:

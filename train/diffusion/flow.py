@@ -20,7 +20,7 @@ def interpolate(image: Tensor, noise: Tensor, t: Tensor) -> tuple[Tensor, Tensor
 def velocity_to(image: Tensor, x: Tensor, t: Tensor) -> Tensor:
     """Return the velocity (x - image) / max(t, 0.05) `[B, C, H, W]`; `t` is `[B]`.
 
-    The loss of a network that predicts the image is that of this velocity; the bound is that of
+    A network that predicts the image is trained on the loss of this velocity, with the bound of
     JiT (Li & He 2025).
     """
     return (x - image) / t.clamp(min=_LEAST_T).view(-1, 1, 1, 1)

@@ -73,7 +73,7 @@ def example_randomness(
 def flow_time(u: float, normal: float, objective: Objective) -> float:
     """Return a time of the objective's density from a uniform and a normal random number.
 
-    The densities are those of Esser et al. 2024. The time rises with both numbers.
+    The densities follow Esser et al. 2024. The time rises with both numbers.
     """
     if objective.timesteps == "logit_normal":
         return float(1 / (1 + np.exp(-(objective.logit_mean + objective.logit_std * normal))))

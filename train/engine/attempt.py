@@ -8,18 +8,10 @@ from typing import Any, Generic, TypeVar
 from configs.checks.batch import BatchLayout
 from configs.load import Kind, expect
 from configs.schema import Finetune, Pretrain
-from runs.attempt.close import close_attempt
-from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
 from train.engine.checkpoint import CheckpointState
 from train.engine.clocks import Clocks, DeviceClock
-from train.engine.distributed import (
-    Ranks,
-    broadcast_str_before_init,
-    end_rank,
-    rank_number,
-    read_ranks,
-)
+from train.engine.distributed import Ranks, rank_number, read_ranks
 from train.engine.environment import placement
 from train.engine.failure import write_error
 from train.engine.metrics import LossAccumulator, MetricsLogger, StepLog, log, start_logging
@@ -88,24 +80,6 @@ def run_attempt(
         log.exception("rank %d failed: %s", rank, error)
         return 1
     return 0
-
-
-def open_and_run(
-    source: Path, overrides: list[str], *, kind: str, attempt: Callable[..., int]
-) -> int:
-    """Open an attempt at a run of `kind`, carry it out and close it; return the exit code.
-
-    This is for commands that start without a job script. Every rank must call it.
-    """
-    ranks = read_ranks()
-    opened = broadcast_str_before_init(
-        ranks, lambda: str(open_attempt(source, overrides, kind=kind) or "")
-    )
-    if not opened:
-        return 0
-    folder = Path(opened)
-    status = attempt(RunFolder(folder.parent.parent), number=int(folder.name))
-    return end_rank(status if ranks.rank else close_attempt(folder, status=status).exit_code)
 
 
 def finish(metrics: MetricsLogger, request: StopRequest, fields: dict[str, Any]) -> None:

@@ -53,9 +53,10 @@ class QueuePoint:
 class DeviceClock:
     """Tells when the device reached a point of its work, on the host's `time.perf_counter`.
 
-    A host runs ahead of its GPU. The time of an event is that of the point before plus the seconds
-    that the GPU counts between the two; it lies after the event was queued and before it was found
-    complete, which bounds the drift of the two clocks. A CPU reaches a point when it is queued.
+    A host runs ahead of its GPU. The time of an event is the time of the point before it plus the
+    seconds that the GPU counts between the two; it lies after the event was queued and before it
+    was found complete, which bounds the drift of the two clocks. A CPU reaches a point when it is
+    queued.
     """
 
     def __init__(self, device: torch.device) -> None:

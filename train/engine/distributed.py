@@ -4,7 +4,7 @@ import datetime
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -101,7 +101,7 @@ def world_size() -> int:
 
 
 def end_rank(status: int) -> int:
-    """Return the exit `status`, but exit at once if it is that of a rank that failed among others.
+    """Return the exit `status`, but exit at once if this rank failed among others.
 
     Threads and communicators that wait for the other ranks would hold up the interpreter's exit.
     """
@@ -121,6 +121,7 @@ def process_group(ranks: Ranks) -> Iterator[None]:
     """
     if ranks.device.type == "cuda":
         torch.cuda.set_device(ranks.device)
+    # Without `device_id`, which would make a communicator of all ranks at once: nothing uses one.
     # DCP exchanges plans as pickles, and nobody has to prove who they are to gloo's sockets.
     distributed_c10d._unpickler = DcpUnpickler
     dist.init_process_group(
@@ -151,23 +152,6 @@ def bootstrap_store(ranks: Ranks) -> dist.Store:
     else:
         store, _, _ = next(rendezvous("env://", timeout=_TIMEOUT))
     return dist.PrefixStore("ranks", store)
-
-
-def broadcast_str_before_init(ranks: Ranks, make: Callable[[], str]) -> str:
-    """Return rank 0's `make()`, or raise its `ConfigError`, on every rank, before init."""
-    store = bootstrap_store(ranks)
-    if ranks.rank:
-        answer = json.loads(store.get("broadcast"))
-        if answer["error"]:
-            raise ConfigError(answer["error"])
-        return str(answer["value"])
-    try:
-        value = make()
-    except ConfigError as error:
-        store.set("broadcast", json.dumps({"value": "", "error": str(error)}))
-        raise
-    store.set("broadcast", json.dumps({"value": value, "error": None}))
-    return value
 
 
 def data_rank(ranks: Ranks, layout: BatchLayout) -> int:

@@ -31,7 +31,7 @@ class TrainStep(Protocol):
         ...
 
     def fields(self, norm: Tensor) -> dict[str, Any]:
-        """Return the fields of an interval's record; `norm` is that of its last step.
+        """Return the fields of an interval's record; `norm` is the gradient norm of its last step.
 
         Scalar tensors on the device are copied without waiting for them.
         """

@@ -61,5 +61,5 @@ class Part:
         return {}
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return the parameters that the optimizer moves beside those of the network."""
+        """Return the parameters that the optimizer moves in addition to the network's."""
         return {}

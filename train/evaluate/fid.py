@@ -16,7 +16,7 @@ from configs.schema import Pretrain
 from runs.folder import RunFolder, is_run
 from train.engine.distributed import read_ranks
 from train.evaluate.distances import SAMPLES_PER_FEATURE, Statistics, distances
-from train.evaluate.fid_features import Features, open_features, statistics
+from train.evaluate.fid_features import BATCH, Features, open_features, statistics
 from train.evaluate.fid_reference import reference_statistics
 from train.evaluate.npz import Metadata, metadata_file, open_images
 
@@ -30,25 +30,19 @@ def main(arguments: list[str]) -> int:
         prog="ditbench train fid",
         description="Print the Frechet distance between the images in an .npz and a reference: an "
         ".npz of images or of mu and sigma, a folder of images, or the training data of a "
-        "pretraining run. Record it in the run that `ditbench train sample` drew from.",
+        "pretraining run. Record it in the run that the images were drawn from.",
     )
     parser.add_argument("samples", type=Path, help="an .npz of images (arr_0)")
     parser.add_argument("reference", type=Path, help=".npz, image folder or run folder")
     parser.add_argument(
         "--features",
         type=Path,
-        help="the feature network: the Inception weights of torch-fidelity, a TorchScript file "
-        "that maps uint8 [N, 3, H, W] to [N, d]; without it, the "
-        "classifier of held-out digits of a run on digits",
+        help="the Inception weights of torch-fidelity; without it, the classifier of held-out "
+        "digits of a run on digits",
     )
-    parser.add_argument("--batch", type=int, default=64, help="images per batch (default: 64)")
     options = parser.parse_args(arguments)
-    if options.batch < 1:
-        raise ConfigError(f"--batch {options.batch}: expected 1 or more")
     try:
-        result = fid(
-            options.samples, options.reference, features_file=options.features, batch=options.batch
-        )
+        result = fid(options.samples, options.reference, features_file=options.features)
     except DataError as error:
         raise ConfigError(str(error)) from None
     unbiased = f", {result['fid_inf']:.4f} without its bias" if "fid_inf" in result else ""
@@ -63,9 +57,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def fid(
-    samples: Path, reference: Path, *, features_file: Path | None, batch: int = 64
-) -> dict[str, Any]:
+def fid(samples: Path, reference: Path, *, features_file: Path | None) -> dict[str, Any]:
     """Return the distances between the images in an .npz and a reference, as `compare` does.
 
     Without a file of features, the reference must be a run on digits, whose classifier it is.
@@ -75,8 +67,8 @@ def fid(
     if features_file is None and is_run(reference):
         digits = expect(RunFolder(reference).config(), Pretrain, source=reference).data
     features = open_features(features_file, device=read_ranks().device, digits=digits)
-    expected = reference_statistics(reference, features, side=images.shape[1], batch=batch)
-    found = statistics(images.batches(batch), features, name=str(samples))
+    expected = reference_statistics(reference, features, side=images.shape[1])
+    found = statistics(images.batches(BATCH), features, name=str(samples))
     facts = {k: v for k, v in _metadata(samples).items() if k not in _NOT_OF_DRAWING}
     facts["reference"] = str(reference.absolute())
     assert found.rows is not None

@@ -5,8 +5,6 @@ import io
 import pickle
 import sys
 import time
-import warnings
-import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +33,8 @@ _HOW_TO_GET_IT = (
     "access, which compute nodes often lack, and give the file"
 )
 _PROGRESS_EVERY_S = 10.0
+# Images whose features are computed at once.
+BATCH = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +55,8 @@ def open_features(
 ) -> Features:
     """Load the feature network from a file, or train the classifier of `digits`.
 
-    A file holds torch-fidelity's Inception weights or TorchScript. Raises `ConfigError` for
-    anything else. Only tensors are unpickled.
+    A file holds torch-fidelity's Inception weights. Raises `ConfigError` for anything else. Only
+    tensors are unpickled.
     """
     if path is None:
         if digits is None or digits.source != "digits" or not digits.held_out:
@@ -64,10 +64,9 @@ def open_features(
         return _digits(digits, device)
     if not path.is_file():
         raise ConfigError(f"--features {path}: no such file; {_HOW_TO_GET_IT}")
-    name, load = "Inception, bilinear to 299 as TensorFlow 1", _inception
-    if _is_scripted(path):
-        name, load = "TorchScript, images as they are", _scripted
-    return Features(network=load(path, device), name=name, sha256=checksum(path), device=device)
+    name = "Inception, bilinear to 299 as TensorFlow 1"
+    network = _inception(path, device)
+    return Features(network=network, name=name, sha256=checksum(path), device=device)
 
 
 def _digits(data: Data, device: torch.device) -> Features:
@@ -93,24 +92,6 @@ def _digits(data: Data, device: torch.device) -> Features:
     return Features(network=network, name=name, sha256=sha256, device=device)
 
 
-def _is_scripted(file: Path) -> bool:
-    if not zipfile.is_zipfile(file):
-        return False
-    with zipfile.ZipFile(file) as archive:
-        return any("/code/" in name for name in archive.namelist())
-
-
-def _scripted(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
-    with warnings.catch_warnings():
-        # Deprecated in favour of torch.export, but the files of FID networks are older.
-        warnings.simplefilter("ignore", FutureWarning)
-        network = torch.jit.load(str(file), map_location=device).eval()
-    # The file of StyleGAN and EDM returns classes unless features are requested.
-    names = [argument.name for argument in network.forward.schema.arguments]
-    extra = {"return_features": True} if "return_features" in names else {}
-    return lambda images: network(images, **extra)
-
-
 def _inception(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
     # Imported here: it takes a second.
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
@@ -126,7 +107,7 @@ def _inception(file: Path, device: torch.device) -> Callable[[Tensor], Tensor]:
         )
     except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError, TypeError):
         raise ConfigError(
-            f"--features {file}: neither TorchScript nor Inception weights; {_HOW_TO_GET_IT}"
+            f"--features {file}: not Inception weights of torch-fidelity; {_HOW_TO_GET_IT}"
         ) from None
     network.to(device)
     return lambda images: network(images)[0]
@@ -165,9 +146,4 @@ def features_of(batch: Pixels, features: Features) -> NDArray[np.float32]:
     images = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1).contiguous()
     with deterministic_cudnn():
         rows = features.network(images)
-    if rows.ndim != 2 or len(rows) != len(images):
-        raise ConfigError(
-            f"--features: from images {list(images.shape)} the network made {list(rows.shape)}; "
-            f"expected [{len(images)}, d]"
-        )
     return rows.float().cpu().numpy()

@@ -24,7 +24,7 @@ from train.data.folder import ImageFolder, Listing
 from train.data.latents.store import read_index
 from train.data.source import Source, from_pixels, training_split
 from train.evaluate.distances import MOST_ROWS, Statistics
-from train.evaluate.fid_features import Features, statistics
+from train.evaluate.fid_features import BATCH, Features, statistics
 from train.evaluate.npz import Pixels, StoredImages, open_images
 from train.evaluate.sampler import to_pixels
 
@@ -41,7 +41,7 @@ class Reference:
     cache: Path
 
 
-def reference_statistics(path: Path, features: Features, *, side: int, batch: int) -> Statistics:
+def reference_statistics(path: Path, features: Features, *, side: int) -> Statistics:
     """Return the statistics of the reference at `path`.
 
     An .npz of `mu` and `sigma` is used as it is. Of an .npz of images, a folder of images (cropped
@@ -60,7 +60,7 @@ def reference_statistics(path: Path, features: Features, *, side: int, batch: in
         print(f"statistics of the reference: {reference.cache}", file=sys.stderr)
         return _statistics(cached)
     every = -(-len(reference.images) // MOST_ROWS)
-    computed = statistics(_batches(reference.images, batch), features, name=str(path), every=every)
+    computed = statistics(_batches(reference.images), features, name=str(path), every=every)
     _save(reference, computed, features)
     return computed
 
@@ -156,14 +156,14 @@ def _folder(folder: Path, *, size: int) -> tuple[Source, str]:
     return source, f"{size} {checksum.hexdigest()}"
 
 
-def _batches(images: StoredImages | Source, size: int) -> Iterator[Pixels]:
+def _batches(images: StoredImages | Source) -> Iterator[Pixels]:
     if isinstance(images, StoredImages):
-        yield from images.batches(size)
+        yield from images.batches(BATCH)
         return
     # Threads help: decoding releases the interpreter's lock.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-        for begin in range(0, len(images), size):
-            indices = range(begin, min(begin + size, len(images)))
+        for begin in range(0, len(images), BATCH):
+            indices = range(begin, min(begin + BATCH, len(images)))
             pairs = threads.map(images.__getitem__, indices)
             batch = torch.from_numpy(np.stack([image for image, _ in pairs]))
             yield to_pixels(from_pixels(batch))

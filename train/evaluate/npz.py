@@ -124,12 +124,10 @@ class NpzShards:
         return list(range(shard * self.size, min(self.num, (shard + 1) * self.size)))
 
     def metadata(self) -> Metadata | None:
-        """Return an earlier attempt's metadata, or None; raise `ConfigError` if `out` has none."""
+        """Return an earlier attempt's metadata, or None."""
         for file in (self._unfinished, metadata_file(self.out)):
             if file.is_file():
                 return dict(json.loads(read_bytes(file)))
-        if self.out.exists():
-            raise ConfigError(f"out {self.out}: already exists; name a new file")
         return None
 
     def begin(self, metadata: Metadata) -> None:

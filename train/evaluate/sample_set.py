@@ -5,36 +5,19 @@ on any number of ranks, and a kill loses at most the batches in progress. Every 
 whole network: a network that does not fit on one GPU cannot be sampled here.
 """
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 
 import torch.distributed as dist
 
-from configs.errors import ConfigError
 from configs.schema.sample import Sampling
 from runs.folder import RunFolder
-from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
+from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import Ranks, from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
 from train.evaluate.npz import NpzShards
 from train.evaluate.sampler import RunSampler
-
-
-def main(arguments: list[str]) -> int:
-    """Carry out `ditbench train sample RUN [key=value ...]`."""
-    parser = argparse.ArgumentParser(
-        prog="ditbench train sample",
-        description="Draw many images from a pretraining run into one .npz, as jobs/sample.sbatch "
-        "does; with or without torchrun. Example: torchrun --standalone --nproc-per-node=2 "
-        "-m train sample logs/RUN num=50000",
-    )
-    parser.add_argument("run", type=Path, help="a pretraining run, or a sampling run to resume")
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="ditbench show sample")
-    options = parser.parse_args(arguments)
-    return open_and_run(options.run, options.overrides, kind="sample", attempt=attempt)
 
 
 def attempt(run: RunFolder, *, number: int) -> int:
@@ -47,7 +30,7 @@ def _run(attempt: Attempt[Sampling]) -> None:
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())
         metrics = attempt.open_metrics()
-        out = Path(config.out) if config.out else attempt.run.samples / "images.npz"
+        out = attempt.run.samples / "images.npz"
         shards = NpzShards(out=out, num=config.num, size=config.batch)
         reported: list[int] = []
 
@@ -76,10 +59,10 @@ def draw_set(
 
     Return `GO_ON` if the file is complete, else the strongest stop request of any rank, which is
     checked before every batch. `report` receives the number of finished shards, at first of those
-    found. Raises `ConfigError` if the file exists already or the run cannot be sampled this way.
+    found. Raises `ConfigError` if the run cannot be sampled this way.
     """
     sampler = RunSampler(config, device=ranks.device)
-    missing = _begin(sampler, shards, config, rank=ranks.rank)
+    missing = _begin(sampler, shards, rank=ranks.rank)
     report(shards.count - len(missing))
     for begin in range(0, len(missing), ranks.world):
         stop = StopRequest(max_over_ranks(request()))
@@ -96,21 +79,9 @@ def draw_set(
     return StopRequest.GO_ON
 
 
-def _begin(sampler: RunSampler, shards: NpzShards, config: Sampling, *, rank: int) -> list[int]:
+def _begin(sampler: RunSampler, shards: NpzShards, *, rank: int) -> list[int]:
     """Load the weights and return the shards to draw, the same on every rank."""
     joined, earlier = from_rank_0((shards.is_joined(), shards.metadata()) if rank == 0 else None)
-    if earlier is not None:
-        expected = sampler.metadata() | ({"checkpoint": config.step} if config.step else {})
-        other = [
-            f"{name} {earlier.get(name)}"
-            for name, value in expected.items()
-            if earlier.get(name) != value
-        ]
-        if other:
-            raise ConfigError(
-                f"out {shards.out}: other images were drawn there ({', '.join(other)}); name a "
-                "new file"
-            )
     if joined:
         if rank == 0:
             shards.remove()

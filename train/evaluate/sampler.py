@@ -115,19 +115,15 @@ class RunSampler:
         self._network = _open_network(self._config, device)
         self._objective = DiffusionObjective(self._config, device)
 
-    def metadata(self) -> Metadata:
-        """Return all that determines the images, except the step of the checkpoint."""
-        identity = {name: getattr(self._sampling, name) for name in tagged("sample", "picture")}
-        return identity | sampler_facts(self._config)
-
     def load(self, earlier: Metadata | None) -> Metadata:
-        """Load the weights, at the step in `earlier` if given; return the complete metadata."""
+        """Load the weights, at the step in `earlier` if given; return what determines images."""
         step = earlier["checkpoint"] if earlier else self._sampling.step
         step, images = load_weights(
             self._run.checkpoints, self._network, which=self._sampling.weights, step=step
         )
         log.info("drawing from %s, step %d", self._run.path, step)
-        return self.metadata() | {"checkpoint": step, "images": images}
+        identity = {name: getattr(self._sampling, name) for name in tagged("sample", "picture")}
+        return identity | sampler_facts(self._config) | {"checkpoint": step, "images": images}
 
     @torch.no_grad()
     def draw(self, indices: list[int]) -> Pixels:
@@ -176,7 +172,7 @@ def sampler_facts(config: Pretrain) -> Metadata:
         "sampler": config.sample.sampler,
         "steps": config.sample.steps,
         "guidance": config.sample.guidance,
-        # None by default, as where an older version has begun a set.
+        # None by default, as older versions recorded.
         "guidance_interval": interval if interval != [0, 1] else None,
         "precision": config.train.precision,
     }

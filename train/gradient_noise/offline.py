@@ -3,37 +3,18 @@
 Every finished sample is a record, so a kill loses only the sample in progress.
 """
 
-import argparse
 import itertools
-from pathlib import Path
 
 from configs.schema import NoiseRun
 from runs.folder import RunFolder
 from runs.records import valid
-from train.engine.attempt import Attempt, finish, open_and_run, run_attempt
+from train.engine.attempt import Attempt, finish, run_attempt
 from train.engine.distributed import from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
 from train.engine.numerics import set_precision
 from train.engine.stop import StopRequest
 from train.gradient_noise.samples import OfflineNoise
-
-
-def main(arguments: list[str]) -> int:
-    """Carry out `ditbench train noise SOURCE [key=value ...]`."""
-    parser = argparse.ArgumentParser(
-        prog="ditbench train noise",
-        description="Measure the gradient noise scale at saved checkpoints, as jobs/gns.sbatch "
-        "does; with or without torchrun. Example: ditbench train noise logs/RUN steps=[500]",
-    )
-    parser.add_argument(
-        "source",
-        type=Path,
-        help="a pretraining run, or a gns run to resume",
-    )
-    parser.add_argument("overrides", nargs="*", metavar="key=value", help="ditbench show gns")
-    options = parser.parse_args(arguments)
-    return open_and_run(options.source, options.overrides, kind="gns", attempt=attempt)
 
 
 def attempt(run: RunFolder, *, number: int) -> int:

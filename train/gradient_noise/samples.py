@@ -97,7 +97,7 @@ class OfflineNoise:
     def microbatch(self, sample: NoiseSample, turn: int) -> Microbatch:
         """Return microbatch `turn` of a sample: b images, drawn with replacement from the share.
 
-        Microbatches are independent of one another and of those of the training.
+        Microbatches are independent of one another and of the training's microbatches.
         """
         noise_run, data = self._noise_run, self.config.data
         group = 0 if sample.k is None else sample.k + 1

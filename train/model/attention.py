@@ -14,7 +14,7 @@ _MATERIALIZE_TOKENS = 1024
 class Attention(nn.Module):
     """Bidirectional multi-head attention, with RoPE if `forward` gets its table.
 
-    The rows of `qkv` are ordered by head: query, key and value of the first head, then those of
+    The rows of `qkv` are ordered by head: query, key and value of the first head, then of
     the second. Ranks that split the rows hold whole heads.
     """
 

@@ -28,7 +28,7 @@ class AdaLNBlock(nn.Module):
     def forward(self, x: Tensor, condition: Tensor, rope: Tensor | None) -> Tensor:
         """Return `[B, T, d]` for `x` `[B, T, d]` and `condition` `[B, d]` after its SiLU.
 
-        For `adaln_single`, `condition` is that of `TableModulation`.
+        For `adaln_single`, `condition` is described at `TableModulation`.
         """
         chunks = self.modulation(condition).unsqueeze(1).chunk(6, dim=-1)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = chunks

@@ -20,7 +20,7 @@ _FAMILIES = {
 
 
 class Network(Protocol):
-    """The interface that training needs in addition to that of `nn.Module`.
+    """What training calls on a network besides the interface of `nn.Module`.
 
     Its layers say how they are treated (`train.model.roles`).
     """

@@ -66,7 +66,7 @@ def parallelize(
     """Return a network on the `meta` device distributed over its ranks, on their device.
 
     The network is changed in place; only DDP wraps it. `fill` gives the parameters their values,
-    before DDP copies those of rank 0; without it they are uninitialised memory.
+    before DDP copies rank 0's to the others; without it they are uninitialised memory.
     """
     blocks = list(cast(Network, network).blocks)
     if config.train.compile is True and ranks.device.type == "cuda":

@@ -46,9 +46,7 @@ class FidEvaluation(Part):
         if self._decoder is not None:
             side = read_index(Path(str(config.data.path))).images.size
         if attempt.ranks.rank == 0:
-            self._statistics = reference_statistics(
-                self._reference, self._features, side=side, batch=64
-            )
+            self._statistics = reference_statistics(self._reference, self._features, side=side)
         dist.barrier()
 
     def after(self, step: int) -> Fields | None:

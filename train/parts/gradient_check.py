@@ -1,4 +1,4 @@
-"""Compare the gradients of the network as it trains with those of plain eager code.
+"""Compare the gradients of the network as it trains with the gradients of plain eager code.
 
 Compilers have returned wrong gradients without a word for such networks (pytorch issues 193061 and
 190796). The method is explained in docs/training.md.
@@ -28,8 +28,8 @@ from train.parts import Pretraining
 from train.pretrain.train_state import TrainState, zero_batch
 from train.weights.load import copy_shard
 
-# An error may be _FACTOR times that of rounding. It is also accepted below _LEAST of the norm, and
-# below _NOTHING of the norm of all gradients together.
+# An error may be _FACTOR times the error of rounding. It is also accepted below _LEAST of the norm,
+# and below _NOTHING of the norm of all gradients together.
 _FACTOR, _LEAST, _NOTHING = 4.0, 2.0**-7, 2.0**-16
 
 

@@ -11,7 +11,7 @@ from configs.checks.batch import BatchLayout
 from configs.errors import DataError
 from configs.schema import Pretrain
 from configs.schema.objective import Objective
-from train.data.loader import Microbatch, ahead
+from train.data.loader import Microbatch
 from train.data.source import Image, Source, held_out_split
 from train.diffusion.rng import validation_noise, validation_order
 from train.diffusion.timesteps import Density
@@ -76,7 +76,7 @@ class HeldOutLoss:
         """Return the mean over all images and times; each image is read once. Collective."""
         device = self._ranks.device
         total = torch.zeros((), dtype=torch.float64, device=device)
-        batches = ahead(self._microbatches(), device=device)
+        batches = self._microbatches()
         # Under FSDP every rank must run the model equally often.
         most = len(self._images[:: self._stride]) * len(self._times)
         for _ in range(0, most, self._batch):

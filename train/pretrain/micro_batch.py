@@ -1,7 +1,7 @@
 """`train.micro_batch: auto`: the largest micro batch that fits by the cost of a step.
 
-The cost is that of `ditbench plan` (`train/cost`), for the memory that the ranks have here. It is
-counted in a process of its own: `python -m train.pretrain.micro_batch RUN ATTEMPT WORLD BYTES`.
+The cost is counted as `ditbench plan` does (`train/cost`), for the memory that the ranks have
+here, in a process of its own: `python -m train.pretrain.micro_batch RUN ATTEMPT WORLD BYTES`.
 """
 
 import json

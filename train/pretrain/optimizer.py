@@ -14,7 +14,7 @@ from train.model.roles import roles_of
 
 # The coefficients of the iteration: they bring small singular values fast to between 0.7 and 1.2.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
-# The root mean square of AdamW's updates (Liu et al.); that of orthogonal ones is 1 / sqrt(n).
+# The root mean square of AdamW's updates (Liu et al.); orthogonal updates have 1 / sqrt(n).
 _RMS = 0.2
 # The numbers of the matrices that a GPU multiplies at once.
 _STACK = 2**25

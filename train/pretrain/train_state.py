@@ -85,9 +85,8 @@ class TrainState:
         """Take optimizer step `step`, from 1: clip gradients, move the weights and their EMA."""
         with region("optimizer"):
             squared_norm = squared_gradient_norm(self.network)
-            beside = self.alignment.sum_gradients() if self.alignment else None
-            if beside is not None:
-                squared_norm += beside
+            if self.alignment:
+                squared_norm += self.alignment.sum_gradients()
             norm = squared_norm.sqrt().float()
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate(step)

@@ -1,1 +1,1 @@
-"""The weights a run starts from, published weights in our format, and exported weights."""
+"""The weights that a run starts from."""

@@ -1,4 +1,4 @@
-"""The weights that a run starts with: random, or those of `model.init_from`, in any format."""
+"""The weights that a run starts with: random, or read from `model.init_from`."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -59,22 +57,11 @@ def copy_shard(parameter: Tensor, whole: Tensor) -> None:
 
 
 def _read(path: Path, config: Pretrain, network: Network) -> State:
-    """Return the weights in a file by our names; the architecture converts its own."""
-    if path.suffix == ".safetensors":
-        state = _read_safetensors(path)
-    else:
-        state = _read_torch(path, config.model.init_weights)
-    converted = network.from_published(state)
-    if converted is None and path.suffix != ".safetensors":
+    """Return published weights by our names; the architecture converts its own."""
+    converted = network.from_published(_read_torch(path, config.model.init_weights))
+    if converted is None:
         raise ConfigError(f"model.init_from {path}: holds no published weights of this model")
-    return state if converted is None else converted
-
-
-def _read_safetensors(path: Path) -> State:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ConfigError(f"model.init_from {path}: cannot be read: {error}") from None
+    return converted
 
 
 def _read_torch(path: Path, which: str) -> State:
@@ -103,7 +90,7 @@ def _mismatch(found: State, expected: Mapping[str, Tensor]) -> str | None:
         shapes = f"{list(found[name].shape)}, the config makes it {list(expected[name].shape)}"
         return (
             f"{name} is {shapes}; set model.width, depth, patch, mlp_ratio and data.channels, "
-            "classes to those of the weights"
+            "classes to the values of the weights"
         )
     if not missing and not unexpected:
         return None
@@ -113,7 +100,7 @@ def _mismatch(found: State, expected: Mapping[str, Tensor]) -> str | None:
         return f"{first}; set model.depth to its {blocks} blocks"
     if any("q_norm" in name for name in missing):
         return f"{first}; set model.qk_norm: false"
-    return f"{first}; set model.mlp and model.conditioning to those of the weights"
+    return f"{first}; set model.mlp and model.conditioning to match the weights"
 
 
 def _block_count(state: Mapping[str, Tensor]) -> int:
@@ -123,8 +110,8 @@ def _block_count(state: Mapping[str, Tensor]) -> int:
 class InitialNetwork:
     """The `network` of a config on the `meta` device, and the weights that it starts with.
 
-    Random weights are those of `build_network` to the bit, in every layout, but no rank holds all
-    of them in host memory: the operations that initialise the parameters are recorded when the
+    Random weights equal `build_network`'s to the bit, in every layout, but no rank holds all of
+    them in host memory: the operations that initialise the parameters are recorded when the
     network is built, and repeated in the same order on one parameter at a time.
     """
 

@@ -45,7 +45,7 @@ def ablation(tmp_path, capsys):
 
 
 def by_factor(answer, metric="images_per_s"):
-    return {e["factor"]: e for e in answer["effects"] if e["metric"] == metric and e["to"] != "256"}
+    return {e["factor"]: e for e in answer if e["metric"] == metric and e["to"] != "256"}
 
 
 def test_main_effects_are_those_planted(ablation):
@@ -70,7 +70,7 @@ def test_a_cell_that_ran_out_of_memory_is_in_no_pair(ablation):
 def test_factors_that_vary_in_step_are_one(ablation):
     runs = {f"r{n}": SyntheticRun(ranks=n, gpu=f"GPU {n}", seed=n) for n in (1, 2)}
     _, answer, _ = ablation(runs)
-    assert [effect["factor"] for effect in answer["effects"]] == ["gpu + ranks"]
+    assert [effect["factor"] for effect in answer] == ["gpu + ranks"]
 
 
 def test_cells_are_paired_only_where_all_else_is_alike(ablation):
@@ -79,7 +79,7 @@ def test_cells_are_paired_only_where_all_else_is_alike(ablation):
                 ranks=2, overrides=("train.compile=true", "data.workers=2"))}  # fmt: skip
     code, answer, _ = ablation(runs)
     assert code == 0
-    pairs = {effect["factor"]: effect["pairs"] for effect in answer["effects"]}
+    pairs = {effect["factor"]: effect["pairs"] for effect in answer}
     assert pairs == {"data.workers": 1, "ranks + train.compile": 1}
 
 

@@ -1,6 +1,7 @@
 """`compare` gives one verdict on speed, loss and quality of each arm, and what differs."""
 
 import json
+import math
 
 import pytest
 
@@ -55,3 +56,40 @@ def test_repeats_alone_are_compared_as_single_runs(compare):
 def test_one_run_is_misuse(tmp_path, capsys):
     assert main(["compare", str(generate_run(tmp_path / "a", SyntheticRun()))]) == 2
     assert "compare takes two or more" in capsys.readouterr().err
+
+
+def logs_of(folder, *, losses, **more):
+    """Write JSON lines of a step in .5 s for each list of losses."""
+    paths = []
+    for name, values in zip("ab", losses, strict=True):
+        lines = [
+            {"step": 20 * k + 20, "loss": loss, "time": 1.77e9 + 10 * k + 0.1 * math.sin(k)}
+            | {key: column[name][k] for key, column in more.items() if k % 10 == 9}
+            for k, loss in enumerate(values)
+        ]
+        paths.append(folder / f"{name}.jsonl")
+        paths[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return [*map(str, paths)]
+
+
+def test_a_speed_that_cannot_be_in_images_names_its_unit(tmp_path, capsys):
+    paths = logs_of(tmp_path, losses=[[1.0] * 60] * 2)
+    assert main(["compare", *paths]) == 0
+    assert "in steps/s)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["val_loss", "eval_loss", "test_loss"])
+def test_a_held_out_loss_of_another_trainer_is_compared(tmp_path, capsys, name):
+    held_out = {side: [loss] * 60 for side, loss in (("a", 0.6), ("b", 0.6))}
+    paths = logs_of(tmp_path, losses=[[1.0] * 60] * 2, **{name: held_out})
+    assert main(["compare", *paths, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["comparisons"]
+    assert [row["quantity"] for row in rows] == ["speed", "loss", name.replace("_", " ")]
+
+
+def test_a_loss_that_is_not_finite_to_the_end_is_not_compared_up_to_there(tmp_path, capsys):
+    paths = logs_of(tmp_path, losses=[[1.0] * 60, [1.0] * 30 + [float("nan")] * 30])
+    assert main(["loss", *paths, "--json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)["pairs"]
+    assert row["word"] == "not compared"
+    assert "the loss of b.jsonl is not finite from step 620 on" in row["verdict"]

@@ -1,4 +1,4 @@
-"""`cost` counts GPU-hours, money and energy."""
+"""`cost` counts GPU-hours and energy."""
 
 import json
 from dataclasses import replace
@@ -11,13 +11,10 @@ from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 @pytest.fixture
 def cost(tmp_path, capsys):
-    """Plants runs and a file of rates; the rows of `cost --json` by run, and the remarks."""
+    """Plants runs; the rows of `cost --json` by run, and the remarks."""
 
-    def run(rates: str | None, *flags: str, **truths: SyntheticRun):
+    def run(*flags: str, **truths: SyntheticRun):
         folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
-        if rates is not None:
-            (tmp_path / "rates.yaml").write_text(rates)
-            flags += ("--rates", str(tmp_path / "rates.yaml"))
         assert main(["cost", *folders, "--json", *flags]) == 0
         output = capsys.readouterr()
         return {row["run"]: row for row in json.loads(output.out)["runs"]}, output.err
@@ -26,9 +23,8 @@ def cost(tmp_path, capsys):
 
 
 def test_gpu_hours_are_ranks_times_wall_time(cost):
-    found, _ = cost(None, a=SyntheticRun(cv=1e-9, ranks=4))
+    found, _ = cost(a=SyntheticRun(cv=1e-9, ranks=4))
     assert found["a"]["gpu_hours"] == pytest.approx(4 * (20 + 500) / 3600, rel=1e-3)
-    assert "money" not in found["a"]
 
 
 def test_a_log_without_times_has_no_gpu_hours_and_says_so(tmp_path, capsys):
@@ -36,28 +32,6 @@ def test_a_log_without_times_has_no_gpu_hours_and_says_so(tmp_path, capsys):
     log.write_text("".join(f"step {step} loss {1 / step:.4f}\n" for step in range(1, 50)))
     assert main(["cost", str(log)]) == 0
     assert "a.log: GPU-hours unknown" in capsys.readouterr().err
-
-
-def test_money_is_by_the_longest_name_that_fits(cost):
-    rates = "A100: 2\nA100-SXM4-80GB: 3.0\n"
-    found, _ = cost(
-        rates, a=SyntheticRun(gpu="NVIDIA A100-SXM4-80GB"), b=SyntheticRun(gpu="NVIDIA A100-PCIE")
-    )
-    assert found["a"]["money"] / found["a"]["gpu_hours"] == pytest.approx(3)
-    assert found["b"]["money"] / found["b"]["gpu_hours"] == pytest.approx(2)
-
-
-def test_an_unknown_gpu_has_no_price_and_is_named(cost):
-    found, err = cost("H100: 2", a=SyntheticRun())
-    assert "money" not in found["a"]
-    assert "a: no rate for NVIDIA A40" in err
-
-
-@pytest.mark.parametrize("text", ["", "5", "A100: x", "A100: -1", ": :", "[1]"])
-def test_rates_that_are_none_are_misuse(text, tmp_path, capsys):
-    (tmp_path / "rates.yaml").write_text(text)
-    run = str(generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
-    assert main(["cost", run, "--rates", str(tmp_path / "rates.yaml")]) == 2
 
 
 POWERED = SyntheticRun(gpu_facts={}, gpu_readings={"power_w": 360.0}, ranks=2)
@@ -79,7 +53,7 @@ def rows_of(*folders, capsys, flags=()):
 
 
 def test_energy_is_the_increase_of_the_counters_of_all_gpus(cost):
-    found, err = cost(None, a=POWERED)
+    found, err = cost(a=POWERED)
     row = found["a"]
     assert row["energy_kwh"] == pytest.approx(KWH, rel=0.01)
     assert row["energy_by"] == "NVML counter"
@@ -89,8 +63,8 @@ def test_energy_is_the_increase_of_the_counters_of_all_gpus(cost):
 
 
 def test_energy_adds_up_over_attempts_with_what_was_lost(cost):
-    once, _ = cost(None, a=POWERED)
-    twice, _ = cost(None, b=replace(POWERED, resume_at=100, lost_intervals=40))
+    once, _ = cost(a=POWERED)
+    twice, _ = cost(b=replace(POWERED, resume_at=100, lost_intervals=40))
     # 40 intervals of 2.5 s were done twice, and there is a second set-up of 20 s.
     more = 2 * 360 * (100 + 20) / 3.6e6
     assert twice["b"]["energy_kwh"] - once["a"]["energy_kwh"] == pytest.approx(more, rel=0.05)
@@ -129,7 +103,7 @@ def test_readings_that_end_early_are_named(tmp_path, capsys):
 
 
 def test_without_readings_there_is_no_energy(cost):
-    found, _ = cost("A40: 1\n", a=SyntheticRun())
+    found, _ = cost(a=SyntheticRun())
     assert not [name for name in found["a"] if "kwh" in name or "energy" in name]
 
 

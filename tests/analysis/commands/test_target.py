@@ -187,4 +187,18 @@ def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
     planted = capsys.readouterr()
     assert [group["runs"] for group in json.loads(planted.out)["groups"]] == [1]
     assert "left out: " in planted.err
-    assert "b.csv: records no time or no images beside its loss" in planted.err
+    assert "b.csv: records no time beside its loss" in planted.err
+
+
+def test_logs_without_images_are_told_apart_by_steps_and_seconds(tmp_path, capsys):
+    for name, every in (("a", 10), ("b", 20)):
+        lines = [
+            {"step": k + 1, "loss": 1 / (1 + k / every), "time": START + k} for k in range(200)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
+    assert main(["target", str(tmp_path), "--target", "loss<=0.5", "--json"]) == 0
+    a, b = json.loads(capsys.readouterr().out)["groups"]
+    assert a["steps_to_target"] == pytest.approx(11, abs=2)
+    assert b["steps_to_target"] == pytest.approx(21, abs=2)
+    assert b["speedup"] == pytest.approx(0.5, abs=0.1)
+    assert "samples_to_target" not in a

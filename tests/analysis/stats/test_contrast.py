@@ -11,12 +11,13 @@ SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=
 LOSS = Quantity(name="loss", better="lower", stretch="last tenth", margin=0.01, seed_scatter=0.02)
 
 
-def arm(logs, *, nodes=(), seeds=(), rounds=(), stretches=()):
+def arm(logs, *, nodes=(), seeds=(), passes=(), rounds=(), stretches=()):
     return [
         Replicate(
             log=float(log),
             nodes=frozenset([nodes[n]]) if len(nodes) else frozenset(),
             seed=seeds[n] if len(seeds) else None,
+            study_pass=passes[n] if len(passes) else None,
             rounds=rounds[n] if len(rounds) else {},
             stretches=stretches[n] if len(stretches) else (),
         )
@@ -47,7 +48,7 @@ def test_rounds_on_one_node_come_before_repeats():
 def test_losses_of_arms_on_nodes_of_their_own_support_a_claim_that_names_the_nodes():
     a = arm([0.0, 0.01, -0.01], nodes=["n1"] * 3, seeds=[0, 1, 2])
     b = arm([0.1, 0.11, 0.09], nodes=["n2"] * 3, seeds=[3, 4, 5])
-    found = contrast(a, b, pair_seeds=True)
+    found = contrast(a, b, of_loss=True)
     assert (word(found, LOSS), found.remarks) == ("worse", ("nodes differ",))
     assert word(contrast(a, b)) == "undetermined"
 
@@ -109,16 +110,36 @@ def test_seeds_that_both_have_are_paired():
     offsets = [0.0, 0.1, -0.1]
     base = arm(offsets, seeds=[0, 1, 2])
     other = arm([value - 0.05 - 0.001 * n for n, value in enumerate(offsets)], seeds=[0, 1, 2])
-    found = contrast(base, other, pair_seeds=True)
+    found = contrast(base, other, of_loss=True)
     assert (found.unit, word(found, LOSS)) == ("seed", "better")
+
+
+def test_repeats_are_paired_by_pass_if_the_machine_drifts_and_not_otherwise():
+    rng = np.random.default_rng(2)
+    for drift, unit in ((0.03, "pass"), (0.0, "repeat")):
+        units, held, found = [], 0, 0
+        for _ in range(300):
+            shared = drift * np.cumsum(rng.standard_normal(5))
+            own = 0.005 * rng.standard_normal((2, 5))
+            a, b = (
+                arm(shared + own[n] + 0.01 * n, nodes="aaaaa", passes="12345") for n in range(2)
+            )
+            result = contrast(a, b)
+            ends = result.mean.estimate()
+            units.append(result.unit)
+            held += ends.low <= 0.01 <= ends.high
+            found += ends.low > 0
+        assert np.mean([one == unit for one in units]) > 0.9
+        assert held / 300 > 0.91
+        assert found / 300 > 0.65
 
 
 def test_curves_that_agree_at_the_end_only_are_not_the_same():
     logs = [0.0, 0.001, -0.001]
     base = arm(logs, seeds=[0, 1, 2], stretches=[(0.0, 0.0)] * 3)
     crossing = arm(logs, seeds=[0, 1, 2], stretches=[(0.1, 0.0)] * 3)
-    assert word(contrast(base, base, pair_seeds=True), LOSS) == "same"
-    assert word(contrast(base, crossing, pair_seeds=True), LOSS) == "undetermined"
+    assert word(contrast(base, base, of_loss=True), LOSS) == "same"
+    assert word(contrast(base, crossing, of_loss=True), LOSS) == "undetermined"
 
 
 def test_two_losses_that_differ_as_two_seeds_may_are_not_called_different():

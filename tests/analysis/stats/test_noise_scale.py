@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from analysis.gradient_noise.records import gram_sums_from_norms
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import mean_of
 from analysis.stats.noise_scale import (
     UNDETERMINED,
-    GramSums,
+    NoiseSamples,
     jackknife,
     noise_scale,
 )
@@ -36,27 +35,14 @@ def norms(each: Floats) -> tuple[Floats, Floats]:
     return (each**2).sum(axis=2).mean(axis=1), (each.mean(axis=1) ** 2).sum(axis=1)
 
 
-def run(rng: np.random.Generator, *, steps: int, count: int = 4, batch: int = 16) -> GramSums:
+def run(rng: np.random.Generator, *, steps: int, count: int = 4, batch: int = 16) -> NoiseSamples:
     """Return the sums that `steps` training steps record."""
     each = gradients(rng, steps, count, batch).mean(axis=2)
-    return gram_sums_from_norms(*norms(each), count=count, batch=batch)
+    return NoiseSamples.of(*norms(each), count=count, batch=batch)
 
 
-def gram_run(rng: np.random.Generator, *, steps: int, batch: int = 32) -> GramSums:
-    """Return the sums of Gram matrices of single images' gradients."""
-    each = gradients(rng, steps, batch)
-    squares = (each**2).sum(axis=(1, 2))
-    return GramSums.of(
-        products=(each.sum(axis=1) ** 2).sum(axis=1) - squares,
-        pairs=np.full(steps, batch * (batch - 1.0)),
-        squares=squares,
-        counts=np.full(steps, float(batch)),
-    )
-
-
-@pytest.mark.parametrize("kind", [run, gram_run])
-def test_norms_and_gram_matrices_meet_the_truth_within_2_percent_over_2000_steps(kind) -> None:
-    found = noise_scale(kind(np.random.default_rng(0), steps=2000))
+def test_norms_meet_the_truth_within_2_percent_over_2000_steps() -> None:
+    found = noise_scale(run(np.random.default_rng(0), steps=2000))
     assert found.g2.value == pytest.approx(G2, rel=0.02)
     assert found.s.value == pytest.approx(S, rel=0.02)
     assert found.b_simple.value == pytest.approx(S / G2, rel=0.02)
@@ -65,8 +51,8 @@ def test_norms_and_gram_matrices_meet_the_truth_within_2_percent_over_2000_steps
 def test_a_record_weighs_as_many_samples_as_it_has_steps() -> None:
     rng = np.random.default_rng(4)
     small, big = rng.random(40) + 1, rng.random(40)
-    each = noise_scale(gram_sums_from_norms(small, big, count=3, batch=2))
-    means = gram_sums_from_norms(
+    each = noise_scale(NoiseSamples.of(small, big, count=3, batch=2))
+    means = NoiseSamples.of(
         small.reshape(20, 2).mean(1), big.reshape(20, 2).mean(1), count=3, batch=2,
         weight=np.full(20, 2.0),
     )  # fmt: skip
@@ -96,6 +82,6 @@ def test_too_few_samples_are_undetermined() -> None:
 
 def test_noise_without_signal_is_undetermined() -> None:
     each = np.random.default_rng(7).standard_normal((200, 4, D))
-    found = noise_scale(gram_sums_from_norms(*norms(each), count=4, batch=1))
+    found = noise_scale(NoiseSamples.of(*norms(each), count=4, batch=1))
     assert found.g2.low < 0 < found.g2.high
     assert found.verdict == UNDETERMINED

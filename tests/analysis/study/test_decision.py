@@ -183,3 +183,20 @@ def test_the_job_of_a_run_that_is_done_ends_what_it_settles(tmp_path):
     assert planted.states() == dict.fromkeys(("a0", "a1", "a2", "b0", "b1", "b2"), "done") | (
         dict.fromkeys(("a3", "a4", "a5", "b3", "b4", "b5"), "skipped")
     )
+
+
+@pytest.mark.parametrize(("other_node", "unit"), [("n1", "pass"), ("n2", "repeat")])
+def test_cells_pairs_the_runs_of_a_pass_on_one_node_if_the_machine_drifts(
+    tmp_path, capsys, other_node, unit
+):
+    planted = PlantedStudy(tmp_path / "study", "ab")
+    for n in range(REPEATS):
+        planted.run("a", n, rate=1 + 0.1 * n)
+        planted.run("b", n, rate=1.03 * (1 + 0.1 * n), overrides=("data.workers=3",))
+        manifest = planted.study.cell(f"b{n}") / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"node": "n1"', f'"node": "{other_node}"'))
+    assert main(["cells", str(planted.study.path), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["cells"][1]
+    assert row["unit"] == unit
+    assert row["word"] == ("faster" if unit == "pass" else "undetermined")
+    assert ("(6 passes" in row["verdict"]) == (unit == "pass")

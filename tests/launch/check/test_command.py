@@ -39,6 +39,13 @@ def test_each_x_is_taken_for_what_it_is(launch: Launch, site: Path, tmp_path: Pa
     ]
 
 
+def test_a_model_that_is_not_here_is_named_with_the_way_to_get_it(launch: Launch) -> None:
+    code, out, err = launch("check", ROOT / "configs/finetune/flux-dev.yaml", "flux.folder=m/FLUX")
+    assert (code, out.endswith("config of kind finetune: good\n")) == (0, True)
+    assert "remark  flux.folder m/FLUX: no such file or folder, and jobs download nothing" in err
+    assert "hf download OWNER/FLUX --local-dir m/FLUX\n" in err
+
+
 def test_a_damaged_lora_has_problems(launch: Launch, tmp_path: Path) -> None:
     lora = tmp_path / "a.safetensors"
     save_file({"x.lora_A.weight": np.zeros((4, 8)), "y.lora_down.weight": np.zeros((4, 8)),

@@ -27,14 +27,14 @@ def test_these_are_all_its_flags() -> None:
             "--fast", "--help", "--resolution", "--slurm", "--trigger", "--vae", "-h",
         ],
         "plan": [
-            "--all", "--force", "--help", "--measure", "--new", "--partition",
-            "--repeats", "--resume", "--script", "--seeds", "--site", "--vary", "-h",
+            "--all", "--force", "--help", "--measure", "--new", "--repeats", "--resume",
+            "--script", "--seeds", "--site", "--snapshot", "--vary", "--yaml", "-h",
         ],
         "submit": [
-            "--force", "--help", "--local", "--new", "--partition",
-            "--repeats", "--resume", "--seeds", "--shell", "--site", "--vary", "-h",
+            "--force", "--help", "--local", "--new", "--repeats", "--resume", "--seeds", "--site",
+            "--snapshot", "--vary", "-h",
         ],
-        "status": ["--all", "--csv", "--help", "--json", "--once", "--wait", "-h"],
+        "status": ["--all", "--help", "--json", "--once", "--wait", "-h"],
         "cancel": ["--help", "-h"],
         "tail": ["--help", "--lines", "-h", "-n"],
         "rerun": ["--force", "--help", "--site", "-h"],
@@ -65,7 +65,7 @@ def test_overrides_may_stand_on_both_sides_of_a_flag(line: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["submit c.yaml --fast", "status --json --csv", "cancel", "tail a b", "status -- --x", ""],
+    ["submit c.yaml --fast", "cancel", "tail a b", "status -- --x", ""],
 )
 def test_misuse_exits_with_code_2_and_prints_the_usage(line: str, capsys) -> None:
     with pytest.raises(SystemExit) as ended:

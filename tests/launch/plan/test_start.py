@@ -30,7 +30,9 @@ def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_of_a_run_the_start_is_said_and_how_it_is_queued(launch) -> None:
-    code, _, err = launch("plan", DIGITS, "train.steps=7", "--partition", "gpu", "--site", "local")
+    code, _, err = launch(
+        "plan", DIGITS, "train.steps=7", "--site", "local", "--", "--partition=gpu"
+    )
     words = "train.steps=7 --partition=gpu --site=local"
     assert code == 0
     assert err.endswith(

@@ -73,7 +73,7 @@ def test_a_refusal_by_sbatch_leaves_nothing(launch, command, site: Path) -> None
          "resources.nodes, or use a partition that allows it: long"),
         (["resources.nodes=16"], "partition gpu allows 2 nodes per job, not 16: lower "
          "resources.nodes"),
-        (["--partition=night"], "no partition night; available: gpu, long"),
+        (["--", "--partition=night"], "no partition night; available: gpu, long"),
     ],
 )  # fmt: skip
 def test_the_limits_of_the_partition_are_checked_first(

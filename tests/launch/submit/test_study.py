@@ -30,13 +30,6 @@ def test_the_scripts_of_a_study_match_the_golden_text(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["commands", "gpus.yaml"]
 
 
-def test_a_script_gets_the_results_as_shell_assignments(study: Path, launch, site: Path) -> None:
-    code, said, _ = launch("submit", "--shell", study)
-    names = dict(line.split("=", 1) for line in said.splitlines())
-    assert (code, Path(names["STUDY"]).parent, names["REPORT"]) == (0, site, "109")
-    assert names["JOBS"] == "'101 to 108 (8 runs)'"
-
-
 def test_a_study_becomes_a_folder_a_job_for_each_run_and_a_report(
     study: Path, launch, site: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +91,16 @@ def test_a_refusal_of_the_first_job_leaves_nothing(
 def test_a_study_may_have_no_throttle_and_no_report(study: Path, launch, tmp_path: Path) -> None:
     submitted(launch, study, "throttle=null", "report=false")
     assert dependencies(tmp_path) == [""] * 8
+
+
+def test_a_throttle_counts_jobs_of_the_study_that_still_wait(
+    study: Path, launch, tmp_path: Path
+) -> None:
+    submitted(launch, study, "repeats=1", "report=false")
+    queue = (f"{job}|RUNNING||||None\n" for job in range(101, 105))
+    (tmp_path / "queue").write_text("".join(queue))
+    submitted(launch, study, "repeats=2", "report=false")
+    assert dependencies(tmp_path)[4:] == [f"afterany:{job}" for job in range(102, 106)]
 
 
 def test_a_throttled_job_also_waits_for_what_the_user_names(study: Path, launch, tmp_path) -> None:

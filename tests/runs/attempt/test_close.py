@@ -50,7 +50,7 @@ def test_a_request_that_comes_after_the_ranks_have_paused_stops_the_run(
     if mark:
         (run.path / mark).touch()
     verdict = close_attempt(run.attempt(1), status=0, is_cancelled=mark is None)
-    assert (verdict.event, verdict.requeue) == ("stopped", False)
+    assert (verdict.event, verdict.next) == ("stopped", "end")
     assert list(run.records())[-1]["step"] == 5
 
 
@@ -58,7 +58,7 @@ def test_three_attempts_without_progress_end_a_run_as_failed(config: Path, monke
     run = begin(config)
     attempts_of_one_job(run, monkeypatch, 5, None, None, None)
     verdict = close_attempt(run.attempt(4), status=0)
-    assert (verdict.event, verdict.requeue) == ("failed", False)
+    assert (verdict.event, verdict.next) == ("failed", "end")
     last = list(run.records())[-1]
     assert last["message"] == "3 attempts in a row saved nothing new"
     monkeypatch.setenv("SLURM_RESTART_COUNT", "4")

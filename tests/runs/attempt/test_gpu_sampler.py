@@ -205,7 +205,7 @@ def agent(tmp_path: Path):
 
 
 def wait_until(is_so) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -78,6 +78,22 @@ def test_a_script_that_cannot_start_is_said_to_be_faulty(tmp_path: Path) -> None
     assert (status, last["reason"]) == (127, "config")
 
 
+def test_what_a_script_leaves_behind_may_not_hold_its_job(tmp_path: Path) -> None:
+    run = run_of(tmp_path, "#!/bin/bash\n(while echo x; do sleep 0.1; done) &\nexit 0\n")
+    status, _, last = ended(run)
+    assert (status, last["event"]) == (0, "done")
+
+
+@pytest.mark.parametrize(("status", "end"), [(0, ("done", None)), (3, ("failed", "disk"))])
+def test_a_full_disk_changes_no_end_of_a_script(
+    full_disk: Path, status: int, end: tuple[str, str | None]
+) -> None:
+    run = run_of(full_disk, f"#!/bin/bash\nhead -c 2000000 /dev/zero\nexit {status}\n")
+    found, out, last = ended(run)
+    assert (found, len(out)) == (status, 2_000_000)
+    assert (last["event"], last.get("reason")) == end
+
+
 def test_a_later_attempt_resumes_from_the_newest_file_and_a_first_one_from_none(
     tmp_path: Path,
 ) -> None:

@@ -13,7 +13,6 @@ from runs.state.fold import NEXT, STATES, TRANSITIONS, WITH_SLURM, fold
 from runs.state.reasons import failures, reasons
 from runs.state.run_state import GROUPS
 from runs.state.slurm_job import ENDED, SlurmJob
-from runs.state.symptoms import SYMPTOMS
 
 # A record that brings a run from `new` to each state.
 TO = {
@@ -105,8 +104,11 @@ def test_a_rank_that_outlives_its_attempt_changes_nothing() -> None:
     assert fold([*records("queued", attempt=2), *records("failed", attempt=1)]).name == "failed"
 
 
-def test_every_reason_has_a_symptom_in_the_same_order() -> None:
-    assert list(reasons()) == list(SYMPTOMS)
+@pytest.mark.parametrize("reason", failures())
+def test_a_recorded_reason_is_the_one_that_shows(reason: str, tmp_path: Path) -> None:
+    end = {"event": "failed", "reason": reason, "message": "m", "time": 2.0, "attempt": 1}
+    process = Evidence(run=RunFolder(tmp_path), attempt=1)
+    assert fold([*records("started"), end], process=process).reason == reason
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))

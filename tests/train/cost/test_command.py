@@ -139,7 +139,7 @@ def test_a_micro_batch_that_does_not_fit_gets_the_largest_that_does(ask: Any) ->
     assert not a40["fits"]
     assert a40["reason"].startswith("micro batch 4096 takes")
     micro = int(a40["fix"].removeprefix("train.micro_batch="))
-    capacity, totals = named_gpu("a40")[1].memory_gb * 1e9, []
+    capacity, totals = named_gpu("a40").memory_gb * 1e9, []
     for size in (micro, 2 * micro):
         config = load(Path(source), [EAGER, *LARGE, f"train.micro_batch={size}"])
         assert isinstance(config, Pretrain)

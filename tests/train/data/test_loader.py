@@ -122,7 +122,7 @@ def test_bytes_are_normalised_on_the_device_to_the_same_bits() -> None:
     keys = ["data.source=dummy", "data.channels=3", "data.size=8", "data.flip=true"]
     config = load(CONFIG, [*keys, "data.held_out=0"])
     raw, whole = (
-        MicrobatchDataset(Pixels(as_bytes=as_bytes), config)[[(n, 0, n) for n in range(16)]]
+        MicrobatchDataset(Pixels(as_bytes=as_bytes), config)[[(0, n) for n in range(16)]]
         for as_bytes in (True, False)
     )
     assert (raw.image.dtype, whole.image.dtype) == (torch.uint8, torch.float32)

@@ -4,7 +4,7 @@ import itertools
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -288,18 +288,6 @@ def test_the_message_of_torch_for_a_full_disk_is_recognised(tmp_path: Path) -> N
     message = "[enforce fail at inline_container.cc:672] . unexpected pos 320 vs 262"
     assert reason_of(RuntimeError(message)) == "disk"
     assert reason_of(RuntimeError("unexpected pos")) == "crash"
-
-
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only root may mount a small file system here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])

@@ -3,8 +3,8 @@
 import io
 import json
 import pickle
-import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,24 +36,22 @@ class Net(nn.Module):
         return torch.tanh(self.conv(x.float() / 64)).mean((2, 3))
 
 
-class Styled(Net):
-    """Returns classes unless features are requested, like the file of StyleGAN."""
-
-    def forward(self, x: torch.Tensor, return_features: bool = False) -> torch.Tensor:
-        features = torch.tanh(self.conv(x.float() / 64)).mean((2, 3))
-        return features if return_features else features.softmax(1)
-
-
-def save_scripted(net: nn.Module, file: Path) -> Path:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        torch.jit.script(net).save(str(file))
+def save_net(file: Path, *, seed: int = 0) -> Path:
+    """Write a file that `load_net` reads."""
+    torch.save(Net(seed).state_dict(), file)
     return file
 
 
+def load_net(file: Path, device: torch.device) -> Net:
+    net = Net()
+    net.load_state_dict(torch.load(file))
+    return net
+
+
 @pytest.fixture
-def net_file(tmp_path: Path) -> Path:
-    return save_scripted(Net(), tmp_path / "net.pt")
+def net_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr("train.evaluate.fid_features._inception", load_net)
+    return save_net(tmp_path / "net.pt")
 
 
 def images(seed: int, *, count: int = 200, shift: int = 0) -> Pixels:
@@ -84,7 +82,7 @@ def test_the_distance_is_the_closed_form(
 ) -> None:
     one, other = images(0), images(1, count=count, shift=shift)
     files = save(tmp_path / "a.npz", one), save(tmp_path / "b.npz", other)
-    result = fid(*files, features_file=net_file, batch=64)
+    result = fid(*files, features_file=net_file)
     assert result["fid_samples"] == 200
     assert result["fid"] == pytest.approx(closed_form(one, other), rel=1e-4)
 
@@ -127,7 +125,7 @@ def test_statistics_are_cached_beside_the_reference_until_it_changes(
     save(reference, images(1, count=199, shift=90))
     assert fid(samples, reference, features_file=net_file)["fid"] > 2 * first["fid"]
     assert str(cache) not in capsys.readouterr().err
-    other = save_scripted(Net(seed=1), tmp_path / "other.pt")
+    other = save_net(tmp_path / "other.pt", seed=1)
     assert fid(samples, reference, features_file=other) != first
     assert len(list(tmp_path.glob("b.fid-*.npz"))) == 2
     with pytest.raises(ConfigError, match="statistics are of another feature network"):
@@ -149,26 +147,20 @@ def test_statistics_of_an_unnamed_network_are_used_with_a_warning(
         fid(tmp_path / "a.npz", tmp_path / "b.npz", features_file=net_file)
 
 
-def test_a_network_that_returns_classes_by_default_is_asked_for_features(tmp_path: Path) -> None:
-    file = save_scripted(Styled(), tmp_path / "styled.pt")
-    found = statistics([images(0)], open_features(file, device=CPU), name="x")
-    plain = save_scripted(Net(), tmp_path / "net.pt")
-    expected = statistics([images(0)], open_features(plain, device=CPU), name="x")
-    np.testing.assert_array_equal(found.mu, expected.mu)
-
-
-def test_inception_weights_are_read_from_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def save_inception(file: Path) -> Any:
+    """Write random weights of the Inception, and return it."""
     from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
 
-    torch.save({}, tmp_path / "none.pth")
-    with monkeypatch.context() as patch:
+    torch.save({}, file)
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FeatureExtractorInceptionV3, "load_state_dict", lambda *_: None)
-        net = FeatureExtractorInceptionV3(
-            "x", ["2048"], feature_extractor_weights_path=tmp_path / "none.pth"
-        )
-    torch.save(net.state_dict(), tmp_path / "inception.pth")
+        net: Any = FeatureExtractorInceptionV3("x", ["2048"], feature_extractor_weights_path=file)
+    torch.save(net.state_dict(), file)
+    return net
+
+
+def test_inception_weights_are_read_from_a_file(tmp_path: Path) -> None:
+    net = save_inception(tmp_path / "inception.pth")
     features = open_features(tmp_path / "inception.pth", device=CPU)
     batch = torch.from_numpy(images(0, count=2)).permute(0, 3, 1, 2)
     with torch.no_grad():
@@ -176,7 +168,8 @@ def test_inception_weights_are_read_from_a_file(
     assert rows.shape == (2, 2048)
     assert rows.std() > 0
     torch.testing.assert_close(rows, expected)
-    with pytest.raises(ConfigError, match="neither TorchScript nor Inception weights"):
+    torch.save({}, tmp_path / "none.pth")
+    with pytest.raises(ConfigError, match="not Inception weights of torch-fidelity"):
         open_features(tmp_path / "none.pth", device=CPU)
 
 
@@ -198,22 +191,14 @@ def test_a_missing_or_foreign_feature_file_is_refused_and_not_unpickled(
     torch.save({"weight": Bomb()}, content)
     for payload in (b"no network", pickle.dumps(Bomb(), protocol=2), content.getvalue()):
         (tmp_path / "net.pth").write_bytes(payload)
-        with pytest.raises(ConfigError, match="neither TorchScript nor Inception weights"):
+        with pytest.raises(ConfigError, match="not Inception weights of torch-fidelity"):
             open_features(tmp_path / "net.pth", device=CPU)
     assert not Path("bomb-went-off").exists()
 
 
-def test_a_network_whose_output_is_not_a_feature_vector_is_refused(tmp_path: Path) -> None:
-    class Whole(Net):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.conv(x.float())
-
-    file = save_scripted(Whole(), tmp_path / "net.pt")
-    with pytest.raises(ConfigError, match=r"made \[200, 12, 8, 8\]; expected \[200, d\]"):
-        statistics([images(0)], open_features(file, device=CPU), name="x")
-    plain = open_features(save_scripted(Net(), tmp_path / "plain.pt"), device=CPU)
+def test_statistics_of_one_image_are_refused(net_file: Path) -> None:
     with pytest.raises(ConfigError, match="at least 2 images, found 1"):
-        statistics([images(0, count=1)], plain, name="x")
+        statistics([images(0, count=1)], open_features(net_file, device=CPU), name="x")
 
 
 def test_a_distance_is_recorded_in_the_run_that_the_samples_come_from(
@@ -248,7 +233,7 @@ def test_a_distance_is_recorded_in_the_run_that_the_samples_come_from(
     assert "without its bias" in capsys.readouterr().out
     both = [one["fid_facts"] for one in valid(run.records()) if "fid" in one]
     assert [one["guidance"] for one in both] == [1.5, 2.0]
-    assert [one["features"].split()[0] for one in both] == ["TorchScript,", "classifier"]
+    assert [one["features"].split()[0] for one in both] == ["Inception,", "classifier"]
     (tmp_path / "samples.json").unlink()
     assert main([str(samples), str(run.path), "--features", str(net_file)]) == 0
     assert "not recorded" in capsys.readouterr().err

@@ -42,19 +42,23 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
         return trained(logs, [*TINY, *keys])
 
 
-def sampling(run: RunFolder, out: Path, **keys: Any) -> Sampling:
-    tree = {"kind": "sample", "run": str(run.path), "out": str(out), "num": 20, "batch": 6}
+def sampling(run: RunFolder, **keys: Any) -> Sampling:
+    tree = {"kind": "sample", "run": str(run.path), "num": 20, "batch": 6}
     config = resolve(tree | keys, source="test")
     assert isinstance(config, Sampling)
     return config
 
 
 def draw(
-    config: Sampling, *, request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON
+    run: RunFolder,
+    out: Path,
+    *,
+    request: Callable[[], StopRequest] = lambda: StopRequest.GO_ON,
+    **keys: Any,
 ) -> list[int]:
     """Draw with this process as the only rank; return the reported numbers of shards."""
-    assert config.out is not None
-    shards = NpzShards(out=Path(config.out), num=config.num, size=config.batch)
+    config = sampling(run, **keys)
+    shards = NpzShards(out=out, num=config.num, size=config.batch)
     ranks, reports = read_ranks(), list[int]()
     with process_group(ranks):
         draw_set(config, shards, ranks, request=request, report=reports.append)
@@ -69,7 +73,7 @@ def arrays(file: Path) -> Arrays:
 def drawn(run: RunFolder, folder: Path, **keys: Any) -> Arrays:
     """Draw a set into a new file of a folder and return its arrays."""
     out = folder / f"{len(list(folder.iterdir()))}.npz"
-    draw(sampling(run, out, **keys))
+    draw(run, out, **keys)
     return arrays(out)
 
 
@@ -120,7 +124,7 @@ def test_the_blocks_are_compiled_for_drawing_if_this_machine_can(
     can: bool, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("train.evaluate.sampler.can_compile", lambda device: can)
-    sampler = RunSampler(sampling(run, tmp_path / "x.npz"), device=torch.device("cpu"))
+    sampler = RunSampler(sampling(run), device=torch.device("cpu"))
     blocks = cast(Network, sampler._network).blocks
     assert [block._compiled_call_impl is not None for block in blocks] == [can] * len(blocks)
 
@@ -159,15 +163,15 @@ def test_every_key_changes_the_images(run: RunFolder, tmp_path: Path) -> None:
 
 def test_a_stopped_set_resumes_at_the_missing_shards(run: RunFolder, tmp_path: Path) -> None:
     whole, halved = tmp_path / "whole.npz", tmp_path / "halved.npz"
-    assert draw(sampling(run, whole)) == [0, 1, 2, 3, 4]
+    assert draw(run, whole) == [0, 1, 2, 3, 4]
     requests = iter([StopRequest.GO_ON, StopRequest.GO_ON, StopRequest.STOP])
-    assert draw(sampling(run, halved), request=lambda: next(requests)) == [0, 1, 2]
+    assert draw(run, halved, request=lambda: next(requests)) == [0, 1, 2]
     assert not halved.exists()
     # Half written by a killed rank.
     (tmp_path / "halved.npz.pieces/.000003.npy.1").write_bytes(b"torn")
-    assert draw(sampling(run, halved)) == [2, 3, 4]
+    assert draw(run, halved) == [2, 3, 4]
     assert halved.read_bytes() == whole.read_bytes()
-    assert draw(sampling(run, halved)) == [4]
+    assert draw(run, halved) == [4]
     names = {file.name for file in tmp_path.iterdir()}
     assert names == {"whole.npz", "whole.json", "halved.npz", "halved.json"}
 
@@ -190,8 +194,8 @@ def test_a_set_killed_while_it_is_joined_is_joined_again(
         else:
             patch.setattr(train.evaluate.npz, "write_npz", kill)
         with pytest.raises(Killed):
-            draw(sampling(run, out))
-    draw(sampling(run, out))
+            draw(run, out)
+    draw(run, out)
     whole = drawn(run, tmp_path)
     assert (arrays(out)["arr_0"] == whole["arr_0"]).all()
     assert not (tmp_path / "images.npz.pieces").exists()
@@ -203,40 +207,28 @@ def test_a_resumed_set_keeps_its_checkpoint(run: RunFolder, tmp_path: Path) -> N
     (copy.checkpoints / "step-000000004").rename(tmp_path / "later")
     requests = iter([StopRequest.GO_ON, StopRequest.STOP])
     out = tmp_path / "images.npz"
-    draw(sampling(copy, out), request=lambda: next(requests))
+    draw(copy, out, request=lambda: next(requests))
     (tmp_path / "later").rename(copy.checkpoints / "step-000000004")
-    draw(sampling(copy, out))
+    draw(copy, out)
     assert json.loads((tmp_path / "images.json").read_text())["checkpoint"] == 2
     (tmp_path / "sets").mkdir()
     assert (arrays(out)["arr_0"] == drawn(run, tmp_path / "sets", step=2)["arr_0"]).all()
 
 
-def test_a_file_that_holds_something_else_is_left_alone(run: RunFolder, tmp_path: Path) -> None:
-    out = tmp_path / "images.npz"
-    out.write_bytes(b"mine")
-    with pytest.raises(ConfigError, match=r"images\.npz: already exists; name a new file"):
-        draw(sampling(run, out))
-    assert out.read_bytes() == b"mine"
-    out.unlink()
-    draw(sampling(run, out))
-    with pytest.raises(ConfigError, match=r"other images were drawn there \(num 20\)"):
-        draw(sampling(run, out, num=21))
-
-
 def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"sample\.sampler ddim does not sample .* set euler or"):
-        draw(sampling(run, tmp_path / "x.npz", sampler="ddim"))
+        draw(run, tmp_path / "x.npz", sampler="ddim")
     with pytest.raises(ConfigError, match="no checkpoint step-000000003; there are step-000000002"):
-        draw(sampling(run, tmp_path / "x.npz", step=3))
+        draw(run, tmp_path / "x.npz", step=3)
     copy = RunFolder(tmp_path / "run")
     shutil.copytree(run.path, copy.path)
     (torn,) = (copy.checkpoints / "step-000000004").glob("*.distcp")
     torn.write_bytes(torn.read_bytes()[:-1])
     with pytest.raises(ConfigError, match=r"step-000000004 is damaged .*delete it"):
-        draw(sampling(copy, tmp_path / "x.npz"))
+        draw(copy, tmp_path / "x.npz")
     shutil.rmtree(copy.checkpoints)
     with pytest.raises(ConfigError, match="no checkpoint yet; train the run first"):
-        draw(sampling(copy, tmp_path / "x.npz"))
+        draw(copy, tmp_path / "x.npz")
     assert not list(tmp_path.glob("x.npz*"))
 
 
@@ -245,7 +237,7 @@ def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path)
     [
         ({"num": 0}, "num: expected greater than or equal to 1"),
         ({"run": None}, "run must name the folder of a pretraining run"),
-        ({"out": "images.png"}, "out images.png: name a file that ends in .npz"),
+        ({"out": "images.npz"}, "out: removed; take samples/images.npz of the run"),
         ({"guidance": 0.5}, "guidance (scale): expected greater than or equal to 1"),
     ],
 )
@@ -287,7 +279,7 @@ def test_samples_of_latents_are_decoded_or_refused(
     assert np.abs(found - expected.numpy()).max() <= 0.5 + 1e-2
     shutil.rmtree(tmp_path / "vae")
     with pytest.raises(DataError, match="vae"):
-        draw(sampling(run, tmp_path / "gone.npz"))
+        draw(run, tmp_path / "gone.npz")
 
 
 def test_the_last_batch_has_the_size_of_the_others_which_compiles_once(

@@ -11,13 +11,13 @@ from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import NoiseRun
 from runs.folder import RunFolder
-from tests.real_runs import DIGITS, TINY, events, newest_run, opened, torchrun
-from train.__main__ import main
+from tests.real_runs import DIGITS, TINY, events, opened, torchrun
 from train.data.catalog import open_source
 from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
 from train.engine.distributed import process_group, read_ranks
+from train.gradient_noise.offline import attempt as measure
 from train.gradient_noise.samples import NoiseSample, OfflineNoise
 from train.pretrain.run import attempt as pretrain
 
@@ -47,10 +47,11 @@ def recorded(folder: RunFolder) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def measured(run: RunFolder, logs: Path) -> RunFolder:
+def measured(run: RunFolder) -> RunFolder:
     """A measurement of two of the checkpoints, on one rank."""
-    assert main(["noise", str(run.path), "steps=[4, 2]", *FEW]) == 0
-    return newest_run(logs)
+    found = opened(run.path, ["steps=[4, 2]", *FEW], kind="gns")
+    assert measure(found, number=1) == 0
+    return found
 
 
 def test_every_checkpoint_bin_and_repetition_is_a_sample(measured: RunFolder) -> None:
@@ -72,7 +73,7 @@ def test_analysis_has_a_stage_per_checkpoint(measured: RunFolder, capsys) -> Non
 
 
 def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
-    run: RunFolder, measured: RunFolder, logs: Path
+    run: RunFolder, measured: RunFolder
 ) -> None:
     other = opened(run.path, [*FEW, "steps=[2, 4]"], kind="gns")
     # The records of an attempt that was killed while it wrote its fifth sample.

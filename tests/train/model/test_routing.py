@@ -16,6 +16,7 @@ from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
+from tests.train.cost.test_pretrain import peak
 from tests.train.model.test_dit import config_of, inputs, perturbed
 from tests.train.model.test_recipes import wave
 from train.cost.memory import pretrain_memory
@@ -93,7 +94,7 @@ def test_the_cost_is_that_of_the_whole_network() -> None:
     layout = divide(deep, world=1)
     whole, _ = run_steps(deep, layout)
     found = pretrain_memory(deep, layout)
-    assert found.peak == pytest.approx(whole.peak(), rel=0.001)
+    assert found.peak == pytest.approx(peak(whole), rel=0.001)
     assert found.flops == pytest.approx(whole.kinds["flops"])
 
 

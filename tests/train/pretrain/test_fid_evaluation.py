@@ -9,7 +9,7 @@ import torch
 from configs.errors import ConfigError
 from configs.load import load
 from tests.real_runs import DIGITS, TINY, opened, trained
-from tests.train.evaluate.test_fid import Net, save_scripted
+from tests.train.evaluate.test_fid import load_net, save_net
 from train.data.latents.vae import Vae
 from train.parts.fid import FidEvaluation
 from train.pretrain.run import attempt
@@ -58,7 +58,8 @@ def test_latents_are_decoded_and_compared_with_their_images(
             return evaluate(part, step)
 
     monkeypatch.setattr(FidEvaluation, "after", counted)
-    net = save_scripted(Net(), tmp_path / "net.pt")
+    monkeypatch.setattr("train.evaluate.fid_features._inception", load_net)
+    net = save_net(tmp_path / "net.pt")
     data = {"source": "latents", "path": stored / "store", "size": 8, "channels": 4, "classes": 3}
     keys = [f"data.{name}={value}" for name, value in data.items()]
     keys += ["data.held_out=0.0", "train.global_batch=4", "evaluate.fid.num=70"]

@@ -141,7 +141,6 @@ class _Runs:
     ("name", "content"),
     [
         ("w.pt", b"not weights"),
-        ("w.safetensors", b"\x00" * 64),
         ("w.pt", pickle.dumps({"model": _Runs()})),
         ("w.pt", b""),
     ],

@@ -122,7 +122,7 @@ def _latent_problems(latents: Latents, most: int) -> list[str]:
 
 
 def _scale_problems(mean: NDArray[np.float64], std: NDArray[np.float64]) -> list[str]:
-    """Check that the mean and std of each channel are those of normalised latents."""
+    """Check that each channel has the mean and std of normalised latents."""
     bad = [
         f"channel {number} has mean {mean[number]:.3g} and std {std[number]:.3g}"
         for number in range(len(mean))

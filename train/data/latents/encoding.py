@@ -8,7 +8,6 @@ import hashlib
 import itertools
 import json
 from collections.abc import Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from train.data.folder import ImageFolder, Listing, list_images
 from train.data.latents import store
 from train.data.latents.features import FeatureEncoder
 from train.data.latents.vae import Vae
-from train.data.loader import LoaderIterator, ahead, ignore_signals
+from train.data.loader import LoaderIterator, ignore_signals
 from train.data.source import from_pixels
 
 
@@ -120,11 +119,10 @@ class Encoder:
 
     def make_shards(
         self, numbers: list[int]
-    ) -> Generator[tuple[int, Future[store.ShardEntry]], None, None]:
-        """Encode shards in turn; yield the number and the future record of each.
+    ) -> Generator[tuple[int, store.ShardEntry], None, None]:
+        """Encode and write shards in turn; yield the number and the record of each.
 
-        While the VAE encodes a batch, one thread loads the next batch and another writes the shard
-        before. Raise `DataError` for an image that cannot be read.
+        Raise `DataError` for an image that cannot be read.
         """
         config, device, batches = self.config, self._vae.device, self._batches
         loader: DataLoader[_ImageBatch] = DataLoader(
@@ -135,17 +133,10 @@ class Encoder:
             pin_memory=device.type == "cuda",
             worker_init_fn=ignore_signals if config.workers else None,
         )
-        with (
-            ThreadPoolExecutor(1) as writer,
-            contextlib.closing(LoaderIterator(loader)) as read,
-            contextlib.closing(ahead(read, device=device)) as loaded,
-        ):
+        with contextlib.closing(LoaderIterator(loader)) as loaded:
             for number in numbers:
                 encoded = self._encode(itertools.islice(loaded, len(batches(number))))
-                yield (
-                    number,
-                    writer.submit(store.write_shard, self.out / store.shard_name(number), *encoded),
-                )
+                yield number, store.write_shard(self.out / store.shard_name(number), *encoded)
 
     def _batches(self, number: int) -> list[list[int]]:
         """Return the indices of the images of a shard, batch by batch."""
