@@ -3,9 +3,9 @@
 import argparse
 
 from analysis.gpus.energy import energy_row
-from analysis.measure.cost import cost_row, hours_row
+from analysis.measure.cost import cost_row
 from analysis.read.find import read_logs
-from analysis.table import put, put_more, remark
+from analysis.table import put, remark
 
 EXAMPLE = "ditbench cost logs"
 
@@ -14,13 +14,10 @@ LEAST_SHARE = 0.95
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a row per run, then the ledger of hours."""
+    """Print a row per run."""
     logs = read_logs(args.paths)
     rows = [cost_row(log) | energy_row(log) for log in logs]
-    ledger = [row for log in logs if (row := hours_row(log))]
-    put(rows, args, json={"runs": rows, "hours": ledger})
-    title = "hours by purpose (queue and hold are not part of the allocated hours)"
-    put_more(ledger, args, title=title)
+    put(rows, args)
     if unknown := [row["run"] for row in rows if row["gpu_hours"] is None]:
         of = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1} more"
         remark([f"{of}: GPU-hours unknown: no start and end, or no number of GPUs, is recorded"])

@@ -20,40 +20,33 @@ DROP = ("counts", "MFU", "clock", "images_per_s")
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the clock and the pooling of repeats."""
+    """Add the clock."""
     parser.add_argument(
         "--clock",
         choices=CLOCKS,
         help="; ".join(f"{name}: {meaning}" for name, meaning in CLOCKS.items())
         + " (default: the first of these that every run has)",
     )
-    parser.add_argument(
-        "--arms",
-        action="store_true",
-        help="pool runs that differ only in their seed: "
-        "the intervals then come from the scatter between runs",
-    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the comparison."""
-    logs = read_logs(args.paths)
-    measured = measure_rates(logs, clock=args.clock)
-    grouped = group_arms(measured)
-    compared = grouped if args.arms else [Arm(runs=(run,)) for run in measured]
-    load_of = {run.log.path: steady_load(run) for run in measured}
-    loads = [load_of[arm.runs[0].log.path].fields() for arm in compared]
-    rows = speed_rows(compared)
-    found = [row | load for row, load in zip(rows, loads, strict=True)]
+    measured = measure_rates(read_logs(args.paths), clock=args.clock)
+    runs = [Arm(runs=(run,)) for run in measured]
+    loads = [steady_load(run) for run in measured]
+    rows = speed_rows(runs)
+    found = [row | load.fields() for row, load in zip(rows, loads, strict=True)]
     is_text = not (args.json or args.csv)
     put(rows if is_text else found, args, drop=DROP)
     if is_text:
-        print("".join(f"\n{part}\n" for part in _below(compared, whole=args.all)), end="")
+        print("".join(f"\n{part}\n" for part in _below(runs, whole=args.all)), end="")
     remark(
-        line for run in measured for line in (*run.remarks, *explained(run, load_of[run.log.path]))
+        line
+        for run, load in zip(measured, loads, strict=True)
+        for line in (*run.remarks, *explained(run, load))
     )
-    if not args.arms and len(measured) > len(grouped) > 1:
-        remark(["some of these differ only in their seed: --arms pools them as repeats"])
+    if len(runs) > len(group_arms(measured)) > 1:
+        remark(["some of these differ only in their seed: cells pools them as repeats"])
     return 0
 
 

@@ -25,7 +25,7 @@ SEED_SCATTER = 0.02
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
-TREND_TERMS = ((100, 4), (30, 2), (0, 1))
+TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # Evaluations of which more is better.
 _HIGHER = ("accuracy", "recognised")
 

@@ -5,32 +5,25 @@ from typing import Any
 
 from analysis.measure.differences import differences, independent, yaml_text
 from analysis.measure.mfu import mfu
-from analysis.measure.speed import SPEED, Arm, pooled_rate, speed_contrasts
+from analysis.measure.speed import SPEED, Arm, speed_contrasts
 from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.verdict import against_first
 
 
-def speed_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Return one row per arm, the first being the baseline; absent values are None."""
-    names = [arm.name for arm in compared]
-    verdicts = against_first(speed_contrasts(compared), SPEED, names=names)
-    return [_speed_row(*pair) for pair in zip(compared, verdicts, strict=True)]
+def speed_rows(runs: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Return one row per run, the first being the baseline; absent values are None."""
+    names = [run.name for run in runs]
+    verdicts = against_first(speed_contrasts(runs), SPEED, names=names)
+    return [_speed_row(*pair) for pair in zip(runs, verdicts, strict=True)]
 
 
-def _speed_row(arm: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    row = {
-        "run": arm.name,
-        "clock": arm.runs[0].clock,
-        **rate_fields(arm, pooled_rate(arm)),
-        **verdict,
-    }
+def _speed_row(run: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    (measured,) = run.runs
+    row = {"run": run.name, "clock": measured.clock, **rate_fields(run, measured.rate), **verdict}
     is_baseline = verdict["word"] is None
-    if is_baseline and (why := arm.runs[0].why_undetermined) and len(arm.runs) == 1:
-        return row | {
-            "word": "undetermined",
-            "verdict": f"{arm.name} is undetermined: {why}",
-            "why": why,
-        }
+    if is_baseline and (why := measured.why_undetermined):
+        sentence = f"{run.name} is undetermined: {why}"
+        return row | {"word": "undetermined", "verdict": sentence, "why": why}
     return row
 
 

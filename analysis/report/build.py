@@ -21,7 +21,7 @@ from analysis.report.sections import (
     findings,
     remarks,
     settings,
-    speed,
+    time,
     verdicts,
 )
 from analysis.report.sources import file_of, relative, source
@@ -126,7 +126,7 @@ def _page(
         "cells": cells(study) if study else "",
         "runs": section("runs", "Runs", table(rows)),
         "curves": curves_section(drawn, logs),
-        "speed": speed(study) if study else "",
+        "time": time(study) if study else "",
         "findings": findings(logs),
         "settings" if len(logs) == 1 else "compare": settings(logs),
         "remarks": section("remarks", "Remarks", listing(told)) if told else "",

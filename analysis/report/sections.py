@@ -1,8 +1,7 @@
 """The sections of a page: the rows that commands print."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
@@ -10,7 +9,7 @@ from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, NO_TRAINING
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import Arm, attribution, group_arms
-from analysis.measure.speed_table import speed_rows, time_rows
+from analysis.measure.speed_table import time_rows
 from analysis.measure.time_breakdown import PARTS
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
@@ -20,10 +19,7 @@ from analysis.study.cells import started_runs
 from analysis.study.cells_table import hardware_text, rows_of
 from analysis.study.compare import Comparison, axis_of, compare_all
 from analysis.table import for_people
-from analysis.verdict import FIELDS
 
-# Two cells have a single ratio, which is among the verdicts.
-FEWEST_CELLS = 3
 MOST_FINDINGS = 200
 
 
@@ -67,8 +63,6 @@ def verdicts(study: ComparedArms) -> str:
 
 def cells(study: ComparedArms) -> str:
     """Return the table of cells and their hardware."""
-    if len(study.arms) < FEWEST_CELLS:
-        return ""
     within = f"Losses over {AXES[study.by]}, the same within {study.margin:.1%}."
     logs = [run.log for arm in study.arms for run in arm.runs]
     told = aside(f"On {hardware_text(logs)}. {within}")
@@ -77,23 +71,13 @@ def cells(study: ComparedArms) -> str:
     return section("cells", "Cells", shown, told)
 
 
-def speed(study: ComparedArms) -> str:
-    """Return steady rates with their intervals, and where the time went."""
+def time(study: ComparedArms) -> str:
+    """Return where the time of each run went, as numbers and as bars."""
     times = [row for row in time_rows(study.arms) if row["wall_s"] > 0]
-    return section(
-        "speed",
-        "Speed",
-        table([for_people(_without_verdict(row)) for row in speed_rows(study.arms)]),
-        "<h3>Time by purpose, in seconds</h3>" + table(times) if times else "",
-        figure(
-            shares(times, "wall_s", [f"{name}_s" for name in PARTS if name != "queue"]),
-            "Shares of the time without the queue, by run",
-        ),
-    )
-
-
-def _without_verdict(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in FIELDS}
+    bars = shares(times, "wall_s", [f"{name}_s" for name in PARTS if name != "queue"])
+    caption = "Shares of the time without the queue, by run"
+    title = "Time by purpose, in seconds"
+    return section("time", title, table(times), figure(bars, caption)) if times else ""
 
 
 def remarks(study: ComparedArms) -> list[str]:

@@ -105,10 +105,10 @@ def arms(
         if nodes or min(counts) < FEWEST:
             truth = replace(truth, planted=False, oracle=False)
         order = sorted(paths)
-        argv = ["speed", "--arms", *(str(paths[one]) for one in order)]
+        argv = ["cells", *(str(paths[one]) for one in order)]
         return Case(argv=argv, truths={"": truth})
 
-    return Scenario(topic=topic, name=name, kind="speed", make=make, draws=draws, note=note)
+    return Scenario(topic=topic, name=name, kind="cells speed", make=make, draws=draws, note=note)
 
 
 def rounds(

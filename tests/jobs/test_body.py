@@ -1,7 +1,6 @@
 """The job body without Slurm: runs are begun, stopped, resumed, refused."""
 
 import fcntl
-import json
 import os
 import select
 import signal
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.__main__ import main as analyse
+from analysis.measure.time_breakdown import time_breakdown
+from analysis.read.run_folder import read_ours
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder, find_runs
 from tests.real_runs import (
@@ -93,21 +93,21 @@ def test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder(tmp_path:
     assert not Path("x").exists()
 
 
-def expect_hours_that_add_up(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def expect_hours_that_add_up(run: RunFolder) -> None:
     """Assert that the time breakdown covers the jobs from begin to end, across attempts."""
-    assert analyse(["cost", str(run.path), "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["hours"]
+    breakdown = time_breakdown(read_ours(run))
+    assert breakdown is not None
     held = sum(entry["ended"] - entry["began"] for entry in run.manifest()["attempts"])
-    beside = ("run", "useful", "allocated_h", "queue_h", "hold_h")
-    parts = sum(value for name, value in row.items() if name not in beside)
-    assert row["allocated_h"] * 3600 == pytest.approx(held, rel=0.01)
-    assert parts == pytest.approx(row["allocated_h"], rel=0.01)
-    assert row["setup_h"] > row["train_h"] > 0
-    assert row["hold_h"] > 0
+    seconds = breakdown.seconds
+    parts = sum(value for name, value in seconds.items() if name not in ("queue", "between"))
+    assert breakdown.allocated_s == pytest.approx(held, rel=0.01)
+    assert parts == pytest.approx(held, rel=0.01)
+    assert seconds["setup"] > seconds["train"] > 0
+    assert seconds["between"] > 0
 
 
 def test_a_done_run_submitted_again_ends_at_once_and_continues_with_more_steps(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     body(DIGITS, *TINY, "train.steps=4", logs=tmp_path)
     run = newest_run(tmp_path)
@@ -117,7 +117,7 @@ def test_a_done_run_submitted_again_ends_at_once_and_continues_with_more_steps(
     assert run.attempts() == [1, 2]
     assert events(run)[-1] == "done"
     assert max(losses(run)) == 6
-    expect_hours_that_add_up(run, capsys)
+    expect_hours_that_add_up(run)
 
 
 LONG_WAYS = [pytest.param(how, marks=pytest.mark.long) for how in ("STOP", "TERM")]

@@ -17,7 +17,7 @@ def cost(tmp_path, capsys):
         folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
         assert main(["cost", *folders, "--json", *flags]) == 0
         output = capsys.readouterr()
-        return {row["run"]: row for row in json.loads(output.out)["runs"]}, output.err
+        return {row["run"]: row for row in json.loads(output.out)}, output.err
 
     return run
 
@@ -25,6 +25,7 @@ def cost(tmp_path, capsys):
 def test_gpu_hours_are_ranks_times_wall_time(cost):
     found, _ = cost(a=SyntheticRun(cv=1e-9, ranks=4))
     assert found["a"]["gpu_hours"] == pytest.approx(4 * (20 + 500) / 3600, rel=1e-3)
+    assert found["a"]["useful"] == pytest.approx(0.9 * 500 / 520, rel=1e-3)
 
 
 def test_a_log_without_times_has_no_gpu_hours_and_says_so(tmp_path, capsys):
@@ -49,7 +50,7 @@ def rewrite(run, change, *, attempt: int = 1) -> None:
 def rows_of(*folders, capsys, flags=()):
     assert main(["cost", *map(str, folders), "--json", *flags]) == 0
     output = capsys.readouterr()
-    return json.loads(output.out)["runs"], output.err
+    return json.loads(output.out), output.err
 
 
 def test_energy_is_the_increase_of_the_counters_of_all_gpus(cost):

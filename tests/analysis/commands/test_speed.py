@@ -105,21 +105,12 @@ def test_what_was_asked_of_the_cluster_is_listed_but_no_cause(speed):
     assert "resources.hours" in output.out
 
 
-def test_repeats_are_pooled_into_arms_when_asked(speed):
-    slow = {f"a{i}": SyntheticRun(seed=i) for i in range(3)}
-    fast = {f"b{i}": SyntheticRun(seed=i, steps_per_s=5, gpu="NVIDIA A100") for i in range(3)}
-    found = rows(speed("--json", "--arms", **slow, **fast))
-    assert [row["run"] for row in found] == ["a0 (+2 alike)", "b0 (+2 alike)"]
-    assert (found[1]["word"], found[1]["unit"], found[1]["n"]) == ("faster", "seed", 3)
-    assert found[1]["low"] <= 1.25 <= found[1]["high"]
-
-
-def test_without_arms_repeats_stand_alone_and_a_remark_says_so(speed):
+def test_repeats_stand_alone_and_a_remark_names_what_pools_them(speed):
     output = speed(
         "--json", a=SyntheticRun(), b=SyntheticRun(seed=1), c=SyntheticRun(gpu="NVIDIA A100")
     )
     assert len(rows(output)) == 3
-    assert "--arms pools them" in output.err
+    assert "cells pools them" in output.err
 
 
 def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):

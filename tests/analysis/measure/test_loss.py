@@ -122,3 +122,15 @@ def test_training_losses_of_another_objective_are_not_compared() -> None:
     assert why_unlike(plain, extra, "validation_loss") is None
     assert "another objective" in (why_unlike(plain, other, "validation_loss") or "")
     assert word(loss_contrast([extra], [extra], Compared())) == "same"
+
+
+def test_two_curves_that_part_steadily_have_the_interval_of_their_noise() -> None:
+    rng = np.random.default_rng(3)
+    step = np.arange(1, 41)
+    ratio = np.exp(-0.4 * step / 40)
+    a, b = (
+        log_of({"loss": mean * np.exp(0.01 * rng.standard_normal(40))}, steps=step)
+        for mean in (np.ones(40), ratio)
+    )
+    ends = loss_contrast([a], [b], Compared()).mean.estimate()
+    assert -0.5 < ends.low < -0.39 < ends.high < -0.3

@@ -25,7 +25,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 QUESTIONS = [
-    ["runs"], ["runs", "--detect"], ["speed"], ["speed", "--arms"], ["loss"],
+    ["runs"], ["runs", "--detect"], ["speed"], ["loss"],
     ["loss", "--by", "wall"], ["loss", "--exact"], ["cells"],
     ["cost"], ["cells", "--ablation"], ["audit"], ["target", "--target", "loss<=1"],
 ]  # fmt: skip

@@ -82,7 +82,7 @@ def test_a_page_fetches_nothing(page):
 def test_every_part_is_there_and_pictures_stand_first(page):
     source = page.read_text()
     found = re.findall(r'<section id="(\w+)">', source)
-    assert found == ["samples", "verdicts", "cells", "runs", "curves", "speed", "findings",
+    assert found == ["samples", "verdicts", "cells", "runs", "curves", "time", "findings",
                      "compare", "remarks"]  # fmt: skip
     assert source.count("<svg") == 1
 
