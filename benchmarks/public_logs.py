@@ -35,8 +35,8 @@ OUTCOMES = ("right", "wrong and certain", "refused", "unread")
 UNITS = {"steps": ("step",), "epochs": ("epoch",), "samples": ("sample",)}
 # A user who reads one of these knows that the value may be wrong.
 DOUBT = re.compile(
-    r"two readings|no unit|does not say|does not name|not known|may be|might be|uncertain|unclear|doubt"
-    r"|as it was read|disagree|ambiguous|could also"
+    r"two readings|no unit|does not say|does not name|not known|may be|might be|uncertain"
+    r"|unclear|doubt|as it was read|disagree|ambiguous|could also"
 )
 
 # Words by which a remark names a quantity.
