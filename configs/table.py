@@ -20,7 +20,6 @@ from typing import Any, Literal
 from configs.terminal import csv_cell, printable
 
 Row = Mapping[str, Any]
-Form = Literal["text", "json", "csv"]
 
 # The columns of a table in a pipe or a file.
 WIDTH = 100
@@ -220,11 +219,3 @@ def _present(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_present(inner) for inner in value]
     return value
-
-
-def show(rows: Sequence[Row], form: Form, *, whole: bool = False) -> None:
-    """Print rows in a form, text as `whole` says; no rows print nothing but in JSON."""
-    if form == "json":
-        print(json_text(rows))
-    elif rows:
-        print(csv_text(rows) if form == "csv" else text_table(rows, whole=whole))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from analysis.read.clock import timed
 from analysis.read.columns import Rows
-from analysis.read.exit_causes import ExitCause, exit_causes, root_cause
 from analysis.read.run_log import Ints, RunLog
 from analysis.read.vocabulary import is_evaluation, key_of
 from analysis.stats.intervals import Floats
@@ -85,16 +84,14 @@ def assemble(
             "step with --pattern or --columns"
         )
     parts = [rows.take(np.arange(*ends)) for ends in pairwise([*firsts, len(rows)])]
-    causes = exit_causes(path, after=int(parts[0]["place"][-1]) + 1) if is_text else []
     logs = []
     for number, part in enumerate(parts, start=1):
-        until = parts[number]["place"][0] if number < len(parts) else np.inf
-        mine = [cause for cause in causes if part["place"][-1] < cause.place < until]
         run_name = f"{name}#{number}" if len(parts) > 1 else name
-        logs += _log(part, placed, mine, path=path, name=run_name, kind=kind)
+        logs += _log(part, placed, path=path, name=run_name, kind=kind)
     told = [*placed.remarks]
     if is_text and placed.axis != "step":
-        what = "units that the log does not name" if placed.axis == "unit" else f"{placed.axis}s"
+        is_unit = placed.axis == "unit"
+        what = "units: the log does not say what step they are" if is_unit else f"{placed.axis}s"
         told.append(f"the axis counts {what}")
     logs = [
         replace(log, remarks=(*(f"{log.name}: {remark}" for remark in told), *log.remarks))
@@ -120,9 +117,7 @@ def _clock(rows: Rows) -> Floats:
     return rows[next(names, "")]
 
 
-def _log(
-    rows: Rows, placed: Placed, causes: Sequence[ExitCause], *, path: Path, name: str, kind: str
-) -> list[RunLog]:
+def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> list[RunLog]:
     """Return the run in rows, none if it has no value."""
     step, is_main = rows["step"].astype(np.int64), _is_main(rows)
     main = np.flatnonzero(is_main)
@@ -164,19 +159,19 @@ def _log(
     if lost and finite:
         remarks.append(f"{lost} of {lost + finite} losses are not finite")
     uncertain |= placed.uncertain
+    printed = np.unique(np.stack([step, rows["loss"]])[:, np.isfinite(rows["loss"])], axis=1)
+    if 2 * min(found.twice, printed.shape[1] - len(np.unique(printed[0]))) > len(log):
+        uncertain["loss"] = "most steps are printed more than once, each time with another loss"
+    at = log.step[np.isfinite(log.column("loss"))]
+    if "bar_s" in rows and len(at) and at[-1] < log.step[-1]:
+        remarks.append(f"the last loss is of step {at[-1]:,}; a later one may be in the bars")
     remarks += [f"{what}: {why}" for what, why in uncertain.items()]
-    events = log.events
-    if cause := root_cause(causes):
-        event = {"event": cause.event, "attempt": found.count, "line": cause.line}
-        event |= {"step": int(log.step[-1])} | ({"reason": cause.reason} if cause.reason else {})
-        events = (*events, event)
     return [
         replace(
             log,
             attempts=found.count,
             axis=placed.axis,
             facts=facts,
-            events=events,
             uncertain=uncertain,
             remarks=tuple(f"{name}: {remark}" for remark in remarks),
         )

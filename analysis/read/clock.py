@@ -45,8 +45,6 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
         return Rows(columns), uncertain
     at = np.flatnonzero(np.isfinite(times))
     if len(at) < 2:
-        if len(at) and axis == "epoch" and len(rows) < 3:
-            columns["step_s"] = times
         return Rows(columns), uncertain
     values, steps = times[at], np.diff(rows["step"][at])
     passed = _unwrapped(values)
@@ -60,20 +58,17 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
         return Rows(columns | {"printed_s": times}), uncertain
     each = float(np.median(steps)) if len(steps) else 1.0
     ratio = _against_stamps(rows["time"][at], values, steps)
-    if ratio is not None and abs(np.log(ratio[0])) < AGREE:
-        columns.setdefault("step_s", times)
-    elif ratio is not None and abs(np.log(ratio[1])) < AGREE:
-        # That of the interval since the row before, which the stamps tell as well.
-        pass
+    if ratio is not None:
+        # Any other time than that of a step is told by the stamps as well.
+        if abs(np.log(ratio)) < AGREE:
+            columns.setdefault("step_s", times)
     elif axis != "epoch" and _is_beside_data(rows, values):
         # Trainers that print how long a step waited for data print how long it took.
         columns.setdefault("step_s", times)
     elif axis == "epoch" or each == 1:
         if "step_s" not in columns:
             columns["step_s"] = times
-            if ratio is not None:
-                uncertain["printed"] = "a printed time does not fit the time stamps"
-            elif not unit_is_known:
+            if not unit_is_known:
                 uncertain["printed"] = "a printed time has no unit: seconds are assumed"
     else:
         columns["printed_s"] = times
@@ -99,8 +94,8 @@ def _unwrapped(values: Floats) -> Floats:
     return values + DAY_S * np.cumsum(falls)
 
 
-def _against_stamps(time: Floats, values: Floats, steps: Floats) -> tuple[float, float] | None:
-    """Return how many times as long as the stamps say a step is, and an interval, if printed so."""
+def _against_stamps(time: Floats, values: Floats, steps: Floats) -> float | None:
+    """Return how many times as long as a step by the stamps a printed time is, if they tell."""
     passed = np.diff(time)
     kept = np.isfinite(passed) & (passed > 0) & (steps > 0)
     if kept.sum() < 2 or np.median(passed[kept]) <= 0:
@@ -108,5 +103,4 @@ def _against_stamps(time: Floats, values: Floats, steps: Floats) -> tuple[float,
     whole, printed = passed[kept], values[1:][kept]
     if not (printed > 0).all():
         return None
-    each = float(np.median(printed * steps[kept] / whole))
-    return each, float(np.median(printed / whole))
+    return float(np.median(printed * steps[kept] / whole))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.vocabulary import column_of, preference
+from analysis.read.vocabulary import preferred
 from analysis.stats.intervals import Floats
 
 LARGEST_STEP = 1 << 53
@@ -86,9 +86,9 @@ class Cells:
             column[1].append(value)
 
     def columns(self, count: int) -> dict[str, Floats]:
-        """Return the columns [count] under our names."""
-        found = self.found.items()
-        return by_preference({n: spread(at, v, count) for n, (at, v) in found})
+        """Return the columns [count] under our names: of several names for one the preferred."""
+        names = preferred(self.found)
+        return {own: spread(*self.found[foreign], count) for own, foreign in names.items()}
 
 
 def spread(
@@ -98,12 +98,3 @@ def spread(
     column = np.full(count, np.nan)
     column[rows] = values
     return column
-
-
-def by_preference(found: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Return columns [n] under our names: of several for one, each row takes the preferred one."""
-    columns: dict[str, Floats] = {}
-    for name in sorted(found, key=preference, reverse=True):
-        own, values = column_of(name), found[name]
-        columns[own] = np.where(np.isnan(values), columns.get(own, values), values)
-    return columns

@@ -49,7 +49,7 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     known = np.flatnonzero(~np.isnan(epoch))
     if len(known) < 2 or not _is_within(step[known], epoch[known], of[known]):
         return rows, None
-    first = _first(epoch[known], rows["epochs"][known], step[known], of[known])
+    first = min(float(epoch[known].min()), 1.0)
     every, is_certain = _lengths(step[known], epoch[known], of[known])
     number, before = np.nan_to_num(epoch, nan=first), np.zeros(len(rows))
     # Another session may print another length of its epochs.
@@ -61,12 +61,11 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
         lengths = _lengths(step[own], epoch[own], of[own])[0] if is_printed else every
         before[session] = _steps_before(number[session], first, {**every, **lengths}, lengths)
     step = step + np.floor(before)
-    begun = rows["step"][known][np.append(True, np.diff(epoch[known]) > 0)]
-    # Steps that begin at other places in each epoch and still rise by a constant fit its length.
-    is_certain |= len(np.unique(begun)) > 2 and regularity(step[known]) > 0.98
-    remark = (
-        None if is_certain else "the length of an epoch is not known: it counts to its last line"
-    )
+    remark = None
+    if not is_certain:
+        remark = "the length of an epoch is not known: it counts to its last line"
+    elif epoch[known[0]] > 1:
+        remark = "the log begins in a later epoch: step assumes that epochs count from 1"
     rows = rows.replace(step=step)
     return rows.take(rows["step"] < LARGEST_STEP), remark
 
@@ -97,19 +96,6 @@ def _steps_before(
     # Epochs that are not in the log are as long as the others.
     before: Floats = ends[at] + middle * np.maximum(number - first - at, 0)
     return before
-
-
-def _first(epoch: Floats, epochs: Floats, step: Floats, of: Floats) -> float:
-    """Return the first epoch: 0 if the log has it, or if the one before the last of `epochs` ended.
-
-    The latter is that of a log that begins with a resume.
-    """
-    if epoch.min() == 0:
-        return 0.0
-    is_last = epoch == epoch.max()
-    has_ended = bool((step[is_last] >= 0.97 * of[is_last]).any())
-    total = epochs[~np.isnan(epochs)]
-    return 0.0 if len(total) and epoch.max() == total.max() - 1 and has_ended else 1.0
 
 
 def _lengths(step: Floats, epoch: Floats, of: Floats) -> tuple[dict[float, float], bool]:

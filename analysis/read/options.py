@@ -35,7 +35,7 @@ FACTS = {"gpus": "ranks", "nodes": "nodes", "batch": "global_batch_size"}
 class ReadOptions:
     """Options for reading: `columns` are foreign names by ours, `facts` are texts by name.
 
-    With `short_names`, for people, runs are named by what differs between them.
+    With `short_names`, for people, run names lack their ids where these differ.
     """
 
     pattern: str | None = None

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from analysis.read.exit_causes import exit_causes, root_cause
 from analysis.read.formats.ai_toolkit import DATABASE, read_database
 from analysis.read.formats.mlperf import is_mlperf, read_mlperf
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
@@ -109,7 +108,4 @@ def what_is(path: Path) -> str:
             return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
     if _is_table(start):
         return f"a table with columns {head}: {_NAME_THEM}"
-    if cause := root_cause(exit_causes(path)):
-        reason = cause.reason or cause.event
-        return f"text without a training step: line {cause.line} says how it ended ({reason})"
     return what_is_unread(path)

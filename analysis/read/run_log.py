@@ -40,7 +40,7 @@ class RunLog:
 
     `values` holds `loss`, `images`, `time` (seconds since 1970) and cumulative seconds by clock
     (`train_s`, `data_s`, `save_s`, ...). `axis` is what a step is: `step`, `sample`, `epoch`,
-    `evaluation`, or `unit` if the log does not say. `config` is flat (dotted keys), None if it is
+    or `unit` if the log does not say. `config` is flat (dotted keys), None if it is
     not known. `facts` describe the machine of the last attempt. `events` and `lost` are records;
     `lost` are steps that a resume repeated. `evaluations` are records with a step, a time and
     metrics. `superseded` are attempts on another machine than the last one, or with other keys

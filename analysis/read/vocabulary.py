@@ -10,41 +10,17 @@ from functools import lru_cache
 # The columns that are measured, each with the names that trainers use, preferred ones first.
 ALIASES = {
     "step": (
-        "step", "global step", "trainer global step", "train global step", "_step", "iteration",
-        "iter", "steps", "current steps", "step num", "global steps", "n iter", "batches",
-        "train step", "training step", "train iter", "global iter", "num updates", "iterations",
-        "iters", "it", "update", "updates", "completed step", "iteration step", "iter num",
-        "step id", "batch id", "batch idx", "batch num", "timesteps", "total timesteps",
-        "num timesteps", "timestep", "env steps", "frames", "frame", "timesteps total",
-        "timesteps so far", "total env interacts", "total num steps", "total env steps",
-        "time total timesteps", "misc total timesteps", "nupdates", "misc nupdates", "n updates",
-        "itr", "num samples", "serial timesteps",
+        "step", "_step", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
+        "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
+        "batch id", "batch idx",
     ),
-    "epoch": (
-        "epoch", "epochs", "epoch num", "_epoch", "current epoch", "train epoch", "training epoch",
-    ),
-    "loss": (
-        "loss", "train loss", "loss train", "training loss", "loss metrics global avg loss",
-        "train loss step", "avr loss", "avg loss", "average loss", "loss avg", "loss average",
-        "loss current", "step loss", "batch loss", "train loss epoch", "loss loss", "lm loss",
-        "total loss", "loss total", "reduced train loss", "trl", "train loss mse", "tr loss",
-        "mean loss", "loss mean", "running loss", "epoch loss", "train total loss",
-        "loss train total", "train crossentropyloss", "l pix", "l g total", "average training loss",
-        "train loss train total", "average train loss", "training loss avg", "loss train all",
-        "cost", "avg cost", "train cost",
-    ),
-    "lr": (
-        "lr", "learning rate", "train lr", "train learning rate", "lr unet", "base lr",
-    ),
-    "grad_norm": ("grad norm", "train grad norm", "gnorm", "norm", "optim total grad norm"),
-    "images": (
-        "images", "samples count", "consumed samples", "samples seen", "images seen", "samples",
-        "train samples", "cur nimg",
-    ),
-    "tokens": ("tokens", "tokens seen", "consumed tokens", "total tokens", "num tokens",
-               "throughput total tokens"),
-    "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch",
-              ),
+    "epoch": ("epoch", "epochs", "epoch num"),
+    "loss": ("loss",),
+    "lr": ("lr", "learning rate", "base lr"),
+    "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),
+    "images": ("images", "samples count", "samples", "samples seen", "images seen", "cur nimg"),
+    "tokens": ("tokens", "tokens seen", "total tokens", "num tokens", "throughput total tokens"),
+    "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch"),
     "time": ("time", "wall time", "timestamp", "_timestamp", "walltime", "date", "datetime"),
     "train_s": ("train s",),
     "elapsed_s": (
@@ -56,8 +32,14 @@ ALIASES = {
     "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens s device"),
     "mfu_percent": ("mfu", "mfu percent"),
 }  # fmt: skip
-_KEYS = {name: (column, rank) for column, names in ALIASES.items()
+_KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
+# Words that say whose or which value it is, and not what is measured; of a loss also some more.
+_NEUTRAL = frozenset(["train", "training", "trainer", "global", "current", "completed", "consumed"])
+_OF_LOSS = _NEUTRAL | {
+    "avg", "average", "mean", "avr", "running", "reduced", "total", "step", "batch", "epoch", "tr",
+    "lm", "metrics",
+}  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:]+")
 # `ValLoss` has two words; `MSE` and `mIoU` have one.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z]{2})")
@@ -90,7 +72,7 @@ _NO_LOSS = frozenset(
     ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
      "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum"]
 )  # fmt: skip
-_RESULT = re.compile(r"rew|return|score|accura|(?:^| )(?:acc|fps|ppl|perplexity|psnr|kl)(?: |$)")
+_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
 
@@ -102,13 +84,26 @@ def key_of(name: str) -> str:
     return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
 
 
+@lru_cache(maxsize=4096)
+def _known(key: str) -> tuple[str, int]:
+    """Return the column of a name's words, "" if there is none, and its rank; low ones go first."""
+    if key in _KEYS:
+        return _KEYS[key]
+    words = key.split()
+    if set(words) - _OF_LOSS == {"loss"}:
+        return "loss", len(words)
+    kept = [word for word in words if word not in _NEUTRAL]
+    column, rank = _KEYS.get(" ".join(kept), ("", 0))
+    # A time of training is no time of day.
+    return ("", 0) if column in ("time", "elapsed_s") else (column, rank + len(words) - len(kept))
+
+
 def column_of(name: str) -> str:
     """Return the column for a foreign name: one of `ALIASES` or of a rate, or the name itself."""
-    key = key_of(name)
-    if key in _KEYS:
-        return _KEYS[key][0]
     if is_evaluation(name):
         return name
+    if column := _known(key_of(name))[0]:
+        return column
     # In `time/iterations` the first part is a group's, no quantity.
     leaf = key_of(name.rpartition("/")[2])
     return next((column for column, rate in _RATES if rate.search(leaf)), name)
@@ -117,12 +112,12 @@ def column_of(name: str) -> str:
 def is_known(name: str) -> bool:
     """Whether a name, other than a bare `time`, is one of a column's."""
     key = key_of(name)
-    return key != "time" and (key in _KEYS or column_of(name) != name)
+    return key != "time" and (bool(_known(key)[0]) or column_of(name) != name)
 
 
 def preference(name: str) -> int:
     """Return the rank of a name among those of its column; the lowest is taken."""
-    return _KEYS.get(key_of(name), ("", 0))[1]
+    return _known(key_of(name))[1]
 
 
 def preferred(names: Iterable[str]) -> dict[str, str]:
@@ -144,17 +139,7 @@ def is_loss(name: str) -> bool:
     words = key_of(name).split()
     if not _NO_LOSS.isdisjoint(words):
         return False
-    return any(word.endswith("loss") for word in words) or words[:1] == ["loss"]
-
-
-def is_result(name: str) -> bool:
-    """Whether a name is one of a score, as of reinforcement learning, or of a speed."""
-    return _RESULT.search(key_of(name)) is not None
-
-
-def scale_of(unit: str) -> float | None:
-    """Return the seconds of a unit of time, None for another unit."""
-    return _DURATIONS.get(unit.strip().lower())
+    return any(word.endswith("loss") or word in _CRITERIA for word in words)
 
 
 @lru_cache(maxsize=4096)
@@ -165,7 +150,7 @@ def meaning(name: str, unit: str) -> tuple[str, float]:
     its values. A rate needs a unit.
     """
     key, unit = key_of(name), unit.strip().lower()
-    seconds = scale_of(unit) or 1.0
+    seconds = _DURATIONS.get(unit, 1.0)
     if is_evaluation(name):
         return key.replace(" ", "_"), seconds if unit in _DURATIONS else 1.0
     if re.search(r"(?:^| )\(?ms\)?$|\(ms\)|^ms ", key) and not unit:
@@ -176,9 +161,7 @@ def meaning(name: str, unit: str) -> tuple[str, float]:
             is_time = column in ("step_s", "epoch_s")
             ms = 1e-3 if unit.startswith("ms") else seconds
             return column, ms if is_time else 1.0
-    column = _KEYS.get(key, ("", 0))[0]
-    if column == "loss" and key.endswith("cost") and unit in _DURATIONS and unit:
-        return "duration_s", seconds
+    column = _known(key)[0]
     if column in ("time", "elapsed_s"):
         return ("duration_s" if column == "time" else "elapsed_s"), seconds
     if key == "kimg":

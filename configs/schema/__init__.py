@@ -51,7 +51,6 @@ class KeyInfo:
     path: str | None
     tags: frozenset[str]
     short: str | None
-    label: str | None
     replaces: str | None
 
 

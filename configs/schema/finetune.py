@@ -55,9 +55,8 @@ class CaptionedImages(KeyGroup):
         None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
     )
     resolutions: list[int] = key(
-        [512, 768, 1024], "sizes of a training image: roots of its area", "loss clock", unit="px",
-        label="sizes",
-    )  # fmt: skip
+        [512, 768, 1024], "sizes of a training image: roots of its area", "loss clock", unit="px"
+    )
     bucket: int = key(
         64, "sides of scaled images are multiples of this", "loss clock", unit="px", ge=TOKEN_PX
     )
@@ -86,13 +85,12 @@ class CaptionedImages(KeyGroup):
 class Lora(KeyGroup):
     """The updates of the transformer's linear layers."""
 
-    rank: int = key(16, "rank of each update", "loss clock", ge=1, label="rank")
+    rank: int = key(16, "rank of each update", "loss clock", ge=1)
     targets: Literal["attention", "attention+mlp", "blocks", "all"] = key(
         "attention+mlp",
         "layers to tune: attention, attention+mlp, blocks (and their modulation) or all (and the "
         "layers around the blocks)",
         "loss clock",
-        label="targets",
     )
 
     def selects(self, layer: str) -> bool:
@@ -104,17 +102,14 @@ class LoraTraining(KeyGroup):
     """Length, batch and arithmetic of the training loop."""
 
     steps: int = key(500, "optimizer steps", "loss", free=True, unit="steps", ge=1)
-    global_batch: int = key(
-        1, "images per step over all ranks", "loss clock", ge=1, short="bs",
-        label="batch",
-    )  # fmt: skip
+    global_batch: int = key(1, "images per step over all ranks", "loss clock", ge=1, short="bs")
     micro_batch: int | None = key(
         None, "images per backward pass of a rank; null: all of its share", "clock", free=True,
         ge=1, short="mb",
     )  # fmt: skip
     precision: Literal["bf16", "fp32"] = key(
         "bf16", "precision of base weights and arithmetic; the LoRA is fp32", "loss clock",
-        short="d", label="",
+        short="d",
     )  # fmt: skip
     gradient_checkpointing: bool = key(
         True, "recompute blocks in the backward pass, to save memory", "clock"

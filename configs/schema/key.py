@@ -31,7 +31,6 @@ def key(
     path: OnDisk | None = None,
     tags: str = "",
     short: str | None = None,
-    label: str | None = None,
     replaces: str | None = None,
     **limits: Any,
 ) -> Any:
@@ -40,10 +39,9 @@ def key(
     `affects` names what a change of the key can change: the `loss`, the `clock` (speed and
     memory) or the requested `resources`; names and remarks affect none. A `free` key may change
     when a run is resumed. `path` names the kind of file that the value must point to. `tags` are
-    words of `Tag`. `short` replaces the name of the key in names of cells, `label` in tables of
-    settings. `replaces` names the key of another run whose value this one replaces. `limits` are
-    those of pydantic (`ge`, `le`, `gt`, ...).
+    words of `Tag`. `short` replaces the name of the key in names of cells. `replaces` names the
+    key of another run whose value this one replaces. `limits` are those of pydantic (`ge`, ...).
     """
     extra: JsonDict = {"affects": affects, "free": free, "unit": unit, "path": path}
-    extra |= {"tags": tags, "short": short, "label": label, "replaces": replaces}
+    extra |= {"tags": tags, "short": short, "replaces": replaces}
     return Field(default, description=doc, json_schema_extra=extra, **limits)

@@ -11,7 +11,7 @@ from configs.schema.key import KeyGroup, key
 class LearningRate(KeyGroup):
     """The learning rate warms up, stays constant, and decays over the last steps."""
 
-    lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0, short="lr", label="lr")
+    lr: float = key(1e-4, "learning rate after warm-up", "loss", gt=0, short="lr")
     warmup_steps: int = key(0, "steps of linear warm-up from 0", "loss", unit="steps", ge=0)
     decay: float = key(
         0.0, "share of train.steps, at the end, over which lr decays", "loss", ge=0, le=1

@@ -46,7 +46,7 @@ def _add_status(commands: Commands) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from configs.table import show
+    from configs.table import json_text
     from launch.status.state import overview, status_row
     from launch.status.view import summary_lines, table_lines
     from launch.status.watch import ChangeLog, Screen, watch
@@ -71,8 +71,8 @@ def _status(options: argparse.Namespace) -> int:
     runs = overview(paths)
     if options.form == "text" and runs:
         print("\n".join(table_lines(runs, paths, whole=options.all)))
-    elif runs or options.form == "json":
-        show([*map(status_row, runs)], options.form)
+    elif options.form == "json":
+        print(json_text([*map(status_row, runs)]))
     else:
         print(f"no run in {' '.join(map(str, paths))}", file=sys.stderr)
     for line in summary_lines(runs, [path for path in paths if is_study_folder(path)]):

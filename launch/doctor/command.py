@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from configs.schema.training import Resources
-from configs.table import show
+from configs.table import text_table
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import Measurement
 from launch.slurm import client
@@ -23,7 +23,8 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     gpus = gpu_flags.gpus(words)
     found += _gpu_measurements(gpus, words)
     found += _probe(words)
-    show([{"property": m.name, "value": m.value, "meaning": m.means} for m in found], "text")
+    rows = [{"property": m.name, "value": m.value, "meaning": m.means} for m in found]
+    print(text_table(rows))
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
         chosen = read_site(ROOT, Resources(), name=None).name

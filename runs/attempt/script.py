@@ -102,7 +102,7 @@ class _Script:
             process, pipes = self._start([str(script), *arguments], umask=umask)
         except OSError as error:
             message = f"{self._config.script}: cannot be started: {error.strerror}"
-            self._run.record_event(self._number, "failed", reason="config", message=message)
+            self._fail("config", message)
             print(message, file=sys.stderr)
             return 127
         self._sample_gpus(placed)
@@ -112,7 +112,7 @@ class _Script:
             requeues = self._record_end(status)
             self._run.note(self._number, ended=time.time())
             keep_logs(self._run, self._number, before)
-            if requeues and not _shell("requeue_job"):
+            if requeues and _ask_slurm("requeue_job").returncode:
                 again = f"ditbench submit {self._run.path}"
                 self._fail("timeout", f"this site does not requeue; go on: {again}")
         except OSError as error:
@@ -223,7 +223,7 @@ class _Script:
         can_resume = self._config.resume is not None
         # On a busy node KILL may follow TERM before TERM is seen.
         is_by_slurm = self._is_ended or status == -signal.SIGKILL
-        why = _ask_slurm() if is_by_slurm and batch_job() else ""
+        why = _ask_slurm("why_ended").stdout.strip() if is_by_slurm and batch_job() else ""
         is_limit = why == "limit" or (self._is_near_limit and can_resume)
         if is_limit and can_resume and batch_job():
             return self._pause()
@@ -295,19 +295,10 @@ def _newest(pattern: str, killed: float | None) -> Path | None:
     return found[-1] if found else None
 
 
-def _ask_slurm() -> str:
-    """Return why Slurm ends this job: cancelled, limit, requeued or unknown."""
-    answer = subprocess.run(
-        ["bash", "-c", 'source "$0"; why_ended', ROOT / "jobs" / "requeue.sh"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return answer.stdout.strip()
-
-
-def _shell(function: str) -> bool:
-    script = str(ROOT / "jobs" / "requeue.sh")
-    words = ["bash", "-c", 'source "$0"; "$1" >/dev/null 2>&1', script, function]
-    return subprocess.run(words, check=False).returncode == 0
+def _ask_slurm(function: str) -> subprocess.CompletedProcess[str]:
+    """Call a function of jobs/requeue.sh."""
+    words = ["bash", "-c", 'source "$0"; "$1"', str(ROOT / "jobs" / "requeue.sh"), function]
+    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def _write(descriptor: int, piece: bytes) -> None:

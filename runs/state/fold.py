@@ -4,7 +4,6 @@ Whoever asks how a run is, how it ended or what comes next asks here: the end of
 `status`, `why`, `rerun`, `cells`, exit causes of logs and pages.
 """
 
-import re
 import signal
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -197,15 +196,3 @@ def reason_of_exit(status: int, output: str, *, among: Iterable[str] | None = No
     if found := find_reason(output, among=among):
         return found
     return "crash" if died_of_signal(status) in (None, signal.SIGABRT) else "killed"
-
-
-def end_in_line(line: str) -> tuple[str, str | None]:
-    """Return the event and the reason that a line about the end of a trainer stands for."""
-    reason = find_reason(line)
-    if "Training completed" in line:
-        return "done", None
-    if reason is None and re.search(reasons()["requeued"].slurm, line):
-        return "paused", None
-    if reason is None and "CANCELLED AT" in line:
-        return "stopped", None
-    return "failed", reason or "crash"

@@ -32,6 +32,7 @@ class Reason(KeyGroup):
     states: list[str] = Field(default_factory=list)
     slurm: str = ""
     ends: list[str] = Field(default_factory=list)
+    message: str = "(?!)"
     output: str = ""
     advice: dict[str, str]
 
@@ -64,11 +65,6 @@ def _reason(name: str, entry: dict[str, object]) -> Reason:
 def failures() -> tuple[str, ...]:
     """Return the names of the reasons that a record of a failure may have, roots first."""
     return tuple(name for name, reason in reasons().items() if reason.passes is not None)
-
-
-def names_a_cause(reason: str | None) -> bool:
-    """Return whether a reason says more than that something failed."""
-    return reason not in (None, "crash")
 
 
 def is_disk_full(error: OSError) -> bool:

@@ -16,8 +16,6 @@ Symptom = Callable[[Evidence, Reason], list[str]]
 _KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+"
 # The lead of --signal, one of Slurm's checks every 30 s, and a minute for the save.
 _NEAR_LIMIT_S = 180 + 30 + 60
-# Messages of records that say so.
-_KILLED_MESSAGE = re.compile(r"signal SIG(?!ABRT)|the ranks left with status 1(37|39|43) ")
 # A shell reports the signal n that ended its child by the status 128 + n.
 _LEAST_OF_SIGNAL, _MOST_OF_SIGNAL = 129, 192
 
@@ -51,8 +49,9 @@ def _by_table(evidence: Evidence, reason: Reason) -> list[str]:
         return shown + evidence.recorded()
     # Only of an attempt that failed are the logs searched for errors.
     if evidence.event in ("failed", ""):
-        recorded = evidence.recorded() if evidence.reason == reason.name else []
-        shown += recorded + evidence.quotes(reason.output)
+        is_recorded = evidence.reason == reason.name or re.match(reason.message, evidence.message)
+        shown += evidence.recorded() if is_recorded else []
+        shown += evidence.quotes(reason.output)
     return shown
 
 
@@ -134,17 +133,9 @@ def _killed(evidence: Evidence, reason: Reason) -> list[str]:
         return []
     if shown := _by_table(evidence, reason) or evidence.quotes(_KILLED_BRIEFLY):
         return shown
-    if _KILLED_MESSAGE.match(evidence.message):
-        return evidence.recorded()
     has_message = evidence.note or evidence.end
     number = None if has_message else died_of_signal(evidence.status)
     return [f"signal {number}"] if number not in (None, signal.SIGABRT) else []
-
-
-def _silent_success(evidence: Evidence, _: Reason) -> list[str]:
-    """Recognise ranks that exited with 0 without recording that they are done."""
-    is_silent = evidence.event == "failed" and "status 0 and" in evidence.message
-    return evidence.recorded() if is_silent else []
 
 
 def _crash(evidence: Evidence, _: Reason) -> list[str]:
@@ -168,6 +159,5 @@ _SPECIAL: Mapping[str, Symptom] = {
     "cancelled": _cancelled,
     "stop_file": _stop_file,
     "killed": _killed,
-    "silent_success": _silent_success,
     "crash": _crash,
 }

@@ -139,13 +139,17 @@ def mlperf(log: SyntheticLog) -> bytes:
         }
         for s, t, x in zip(log.step, log.seconds, log.loss, strict=True)
     ]
+    entries = [{"key": "global_batch_size", "value": 512}, *entries]
     return "\n".join(f"0: :::MLLOG {json.dumps(entry)}" for entry in entries).encode("latin-1")
 
 
 def mlperf_stats(log: SyntheticLog) -> bytes:
     """Write a log as a real submission does: a header, statistics with all digits, the end."""
     rows = zip(log.step.tolist(), log.seconds, log.loss, log.rate, strict=True)
-    entries = [{"key": "seed", "value": 7}, {"key": "run_start", "value": None, "time_ms": 5}]
+    entries = [
+        {"key": "global_batch_size", "value": 32},
+        {"key": "run_start", "value": None, "time_ms": 5},
+    ]
     entries += [
         {
             "time_ms": int((START + t) * 1000),

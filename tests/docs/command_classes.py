@@ -1,8 +1,9 @@
 """How each command of README and docs is tested: executed here, or by a named other test.
 
-Patterns match whole commands. `EXECUTED` takes neither a cluster nor minutes (test_executed.py);
-`MINUTES` is executed one by one in test_minutes.py; the other two name, as `file::function`, the
-test that carries out a command of that very form.
+Patterns match whole commands. `EXECUTED` takes neither a cluster nor minutes (test_executed.py, and
+test_study_pages.py for what only pages of studies show); `MINUTES` is executed one by one in
+test_minutes.py; the other two name, as `file::function`, the test that carries out a command of
+that very form.
 """
 
 import re

@@ -40,9 +40,9 @@ CONCRETE = {
         f"python -m launch plan {STUDY} resources.gpu=a40 seed=0,1"
     ],
     f"python -m launch plan {LAYOUTS}": [f"python -m launch plan {FEW_LAYOUTS}"],
-    "python -m launch status [RUN|STUDY|LOGS] [--once|--wait] [--all] [--json|--csv]": [
+    "python -m launch status [RUN|STUDY|LOGS] [--once|--wait] [--all] [--json]": [
         "python -m launch status logs/RUN --once --json",
-        "python -m launch status logs/STUDY --wait --csv",
+        "python -m launch status logs/STUDY --wait --json",
         "python -m launch status logs",
     ],
     "python -m launch why logs/RUN [--json]": ["python -m launch why logs/RUN --json"],

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from analysis.__main__ import main as analysis
-from analysis.read.exit_causes import exit_causes, root_cause
 from configs.errors import ConfigError
 from configs.terminal import guarded
 from launch.__main__ import main as launch
@@ -52,7 +51,6 @@ def texts(folder: Path) -> dict[str, str]:
         lines += _closed(run, folder)
         lines += [f"submitted again by: {', '.join(again[run.name]) or 'nothing'}"]
         lines += [f"ditbench runs: {one_line(read[run.name])}"] if run.name in read else []
-        lines += _read_as_a_log(folder / "logs" / run.name)
         found[run.name] = "".join(f"{line}\n" for line in lines)
     return found
 
@@ -129,11 +127,3 @@ def _taken_again(folder: Path) -> dict[str, list[str]]:
         for row in rows_to_run(study, rerun=rerun):
             found[row.cell].append(command)
     return found
-
-
-def _read_as_a_log(run: Path) -> Iterator[str]:
-    """Yield the cause of the end that the output alone shows."""
-    for log in sorted(run.glob("attempts/*/output.log")):
-        cause = root_cause(exit_causes(log))
-        shown = f"{cause.event} ({cause.reason}), line {cause.line}" if cause else "no cause"
-        yield f"{log.relative_to(run)}: {shown}"

@@ -4,7 +4,7 @@ Four names for how far a run is stand in the entries, `step`, `step_num`, `sampl
 `epoch_num`, and which of them means what differs by key, submitter and benchmark: `step` and
 `epoch_num` of some count samples or tokens, `step` of others epochs, and `samples_count` of a
 `block_start` may be a block's own size. So one axis is chosen for the whole log, from the entries
-on training alone; a printed throughput says what it counts.
+on training alone, and it has no name unless a printed throughput or other entries confirm it.
 """
 
 import json
@@ -142,8 +142,6 @@ def on_one_axis(rows: Rows) -> Placed:
     if len(training) < 2 and len(evaluated):
         training = evaluated
     column, axis = _axis(training, rows, batch)
-    if axis == "evaluation" and len(evaluated):
-        training = evaluated
     training, evaluated = (_placed(some, column, axis, batch) for some in (training, evaluated))
     if axis == "sample" and batch and (np.mod(training["step"], batch) == 0).all():
         axis = "step"
@@ -172,11 +170,11 @@ def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
         step = images = np.where(np.isnan(step), images, step)
     elif axis == "epoch":
         step = np.where(np.isnan(step), rows["axis_epoch"], step)
-    elif axis == "evaluation":
-        step = np.arange(1.0, len(rows) + 1)
     elif axis == "step" and batch:
         images = np.where(np.isnan(images), step * batch, images)
         step = np.where(np.isnan(step), images / batch, step)
+    elif (np.mod(step, 1) > 0).any():
+        step = np.arange(1.0, len(rows) + 1)
     return rows.replace(step=step, images=images)
 
 
@@ -193,29 +191,24 @@ def _pauses(rows: Rows) -> Floats:
 
 
 def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
-    """Return the axis that most training entries have, and what it counts."""
+    """Return the axis that most training entries have, and what it counts.
+
+    Samples or steps are known by the throughput that the log prints, else by the samples of its
+    other entries. An axis that nothing confirms counts a `unit`.
+    """
     counts = {axis: int((~np.isnan(training[axis])).sum()) for axis in _AXES.values()}
     best = max(counts, key=lambda axis: counts[axis])
     if best == "axis_samples":
         return best, "sample"
     values = training[best][training[best] < LARGEST_STEP]
-    if (np.mod(values, 1) > 0).any():
-        return best, "evaluation"
     each = _samples_each(training[best], training)
-    if each is not None:
-        near = [1.0 / MARGIN < each / samples < MARGIN for samples in (1.0, batch or np.nan)]
-        return best, "sample" if near[0] else "step" if near[1] else "epoch"
     samples = np.unique(every["axis_samples"][every["axis_samples"] > 0])
-    if np.isin(samples, values).sum() > max(1, len(samples) / 2):
-        return best, "sample"
-    if best == "axis_epoch" or not len(values):
-        return best, "epoch" if values.max(initial=0) < MOST_EPOCHS else "unit"
-    epochs = np.unique(every["axis_epoch"][every["axis_epoch"] > 0])
-    if len(epochs) > 1 and np.array_equal(epochs[: len(values)], np.unique(values)[: len(epochs)]):
-        return best, "epoch"
-    # Steps logged at every so many are multiples of that; samples and tokens are, of the batch.
-    common = float(np.gcd.reduce(values.astype(np.int64)))
-    return best, "unit" if batch and common > 1 and common % batch == 0 else "step"
+    for axis, size in (("sample", 1.0), ("step", batch or np.nan)):
+        fits = np.isin(samples / size, values).sum() > max(1, len(samples) / 2)
+        if fits if each is None else 1 / MARGIN < each / size < MARGIN:
+            return best, axis
+    is_epoch = best == "axis_epoch" and values.max(initial=0) < MOST_EPOCHS
+    return best, "epoch" if is_epoch and not np.mod(values, 1).any() else "unit"
 
 
 def _samples_each(place: Floats, training: Rows) -> float | None:

@@ -7,7 +7,6 @@ import csv
 import io
 import json
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,12 @@ from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import column_of, is_evaluation, is_loss, preferred
-from analysis.stats.intervals import Floats
+from analysis.read.vocabulary import column_of
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
 MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
-_NAME = re.compile(r"[\w ./()-]*")
 NO_COLUMNS: Mapping[str, str] = {}
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
@@ -73,9 +70,7 @@ def logs_of(
     """
     cells, lines = Cells(), list[int]()
     for line, values in rows:
-        # The Trainer's last row has the mean loss of the whole training.
-        kept = {n: v for n, v in values.items() if "train_runtime" not in values or "loss" not in n}
-        cells.add(len(lines), kept)
+        cells.add(len(lines), values)
         lines.append(line)
     for column, own in columns.items():
         if own in cells.found:
@@ -87,18 +82,11 @@ def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
-    names = preferred(cells.found)
-    if "step" not in names and names.get("batch") and _counts(cells.found[names["batch"]][1]):
-        names["step"] = names.pop("batch")
-    columns = {own: spread(*cells.found[foreign], len(lines)) for own, foreign in names.items()}
-    remarks = []
+    columns = cells.columns(len(lines))
     if "Progress/kimg" in columns:
         columns.setdefault("images", np.round(1e3 * columns["Progress/kimg"]))
     if columns.keys().isdisjoint(AXES):
-        if not _is_history(cells.found):
-            return []
-        columns["epoch"] = np.arange(1.0, len(lines) + 1)
-        remarks = ["it names no step or epoch: each of its rows is taken for an epoch"]
+        return []
     if "time" in columns and np.nanmedian(columns["time"]) < EPOCH_TIMES:
         # No time of day: seconds since the start, or of a step.
         columns["duration_s"] = columns.pop("time")
@@ -108,21 +96,8 @@ def log_of_cells(
     placed = on_axis(Rows(columns))
     assert placed is not None
     rows, axis, remark = placed
-    found = Placed(
-        rows=rows, axis=axis, remarks=[*remarks, *([remark] if remark else [])], unit_is_known=False
-    )
+    found = Placed(rows=rows, axis=axis, remarks=[remark] if remark else [], unit_is_known=False)
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
-
-
-def _is_history(names: Iterable[str]) -> bool:
-    """Whether names are those of a table with a row per epoch: both kinds of loss."""
-    losses = {is_evaluation(name) for name in names if column_of(name) == "loss" or is_loss(name)}
-    return losses == {True, False}
-
-
-def _counts(values: Sequence[float] | Floats) -> bool:
-    """Whether a column named for the batch counts batches, rather than their samples."""
-    return len(set(values)) > 2 and bool((np.diff(values) > 0).mean() > 0.5)
 
 
 def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog] | None:
@@ -184,19 +159,13 @@ def _flat(record: Any, prefix: str = "") -> dict[str, float]:
 
 
 def _records(tree: Any) -> list[Any]:
-    """Return the list of records in a JSON tree: itself, one of its values, or its columns."""
+    """Return the list of records in a JSON tree: itself, or one of its values."""
     if isinstance(tree, list):
         return tree
     if not isinstance(tree, dict):
         return []
-    lists = {name: value for name, value in tree.items() if isinstance(value, list) and value}
-    for value in lists.values():
-        if all(isinstance(one, dict) for one in value):
-            return value
-    if not lists or len({len(value) for value in lists.values()}) > 1:
-        return []
-    # Columns, as of Keras: `{"loss": [...], "val_loss": [...]}`, one value an epoch.
-    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
+    lists = (value for value in tree.values() if isinstance(value, list) and value)
+    return next((found for found in lists if all(isinstance(one, dict) for one in found)), [])
 
 
 def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
@@ -213,9 +182,7 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    is_named = all(_NAME.fullmatch(name) for name in names)
-    axes = AXES | {"batch"}
-    return (is_named and _is_history(names)) or any(column_of(name) in axes for name in names)
+    return any(column_of(name) in AXES for name in names)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:

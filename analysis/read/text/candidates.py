@@ -8,10 +8,8 @@ from analysis.read.text.counts import counted_steps, counts_samples, nested_coun
 from analysis.read.text.dialects import Dialect, dialect_of, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
+from analysis.read.vocabulary import is_evaluation, is_loss, preference
 
-# Beside losses, a value with such a name is their sum.
-_WHOLE = frozenset(["total", "sum", "overall"])
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
@@ -119,17 +117,15 @@ def _columns(
             found[column] = key
     if "loss" in found or not is_whole:
         return found, None
-    named = [key_of(kind.fields[key].name) for key in found.values()]
     losses = [
         key for key in found.values()
         if is_loss(kind.fields[key].name) and not is_evaluation(kind.fields[key].name)
     ]  # fmt: skip
-    whole = [key for key, name in zip(found.values(), named, strict=True) if name in _WHOLE]
     if not losses:
         return found, None
-    taken = (whole or losses)[0]
+    taken = losses[0]
     found = {column: key for column, key in found.items() if key != taken} | {"loss": taken}
-    if len(losses) == 1 or whole:
+    if len(losses) == 1:
         return found, None
     names = [kind.fields[key].name for key in losses[:4]]
     doubt = f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"

@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 
-from analysis.read.epochs import regularity
 from analysis.read.text.dialects import Dialect, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
@@ -16,7 +15,6 @@ _NO_EPOCH = re.compile(
     r"fold|run|trial|seed|exp|client|worker|rank|gpu|stage|phase|task|net|layer|model"
 )
 MOST_COUNTS = 6
-LEAST_COUNTED = 10
 _WORDS_OF_STEP = frozenset(
     (
         "batch", "batches", "batch idx", "minibatch", "mini batch", "b", "episode", "episodes",
@@ -42,7 +40,6 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
     nested = nested_counts(kind, dialect)
     columns = {key: meaning_of(one, dialect)[0] for key, one in kind.fields.items()}
     counts = counts_of(kind)
-    has_loss = "loss" in columns.values() and "epoch" not in columns.values()
     before: str | None = None
     for key, one in kind.fields.items():
         if one.form in ("stamp", "rank"):
@@ -61,9 +58,7 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
             is_of_step = one.unit.strip() in ("batches", "steps", "iters")
             if before in ("epoch", None) or is_of_step:
                 ranked.append((60, key))
-        elif not is_evaluation(one.name) and (
-            key in nested or (has_loss and _goes_on(kind.rows[key]))
-        ):
+        elif key in nested and not is_evaluation(one.name):
             ranked.append((70, key))
         before = column
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
@@ -101,12 +96,6 @@ def _begins_again(inner: Floats, outer: Floats) -> bool:
         return False
     is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
     return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
-
-
-def _goes_on(values: Floats) -> bool:
-    """Whether a count of any name rises by a constant in nearly all lines: `count: 50, loss: 2`."""
-    known = values[~np.isnan(values)]
-    return len(np.unique(known)) >= LEAST_COUNTED and regularity(known) > 0.9
 
 
 def counts_samples(values: Floats) -> bool:

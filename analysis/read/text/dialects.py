@@ -10,7 +10,7 @@ from analysis.read.vocabulary import key_of, meaning
 
 @dataclass(frozen=True, kw_only=True)
 class Dialect:
-    """A trainer whose lines are known by a `mark`, and the names that others use differently.
+    """A trainer with a clock or names of its own, whose lines are known by a `mark`.
 
     `names` gives columns by the words of a name, and by the unit after a colon for a value without
     a name.
@@ -25,25 +25,22 @@ DIALECTS = tuple(
     Dialect(name=name, mark=re.compile(mark), names=names)
     for name, mark, names in (
         ("DiT", r"\(step=\d+\) Train Loss", {}),
-        ("torchtitan", r"\bstep: *\d+ +loss: ", {"memory": "gpu_gib"}),
         ("Megatron", r"\biteration +\d+/ *\d+ \|", {}),
+        ("torchtitan", r"\bstep: *\d+ +loss: ", {"memory": "gpu_gib"}),
         ("nanoGPT", r"\biter \d+: loss \S+ time|\bstep \d+: train loss \S+ val loss",
          {"time": "step_s"}),
         ("speedrun", r"\btrain_time:", {"train time": "train_s"}),
-        ("llm.c", r"^s:\d+ t(?:r|e)l:", {"s": "step", "tel": "val_loss"}),
+        ("llm.c", r"^s:\d+ t(?:r|e)l:", {"s": "step", "trl": "loss", "tel": "val_loss"}),
         ("llm.c console", r"\bstep +\d+/\d+ \| (?:train )?loss", {":ms": "step_s"}),
         ("MaxText", r"completed step: ", {"seconds": "step_s"}),
         ("detectron2", r"\biter: \d+ .*total_loss: ", {"time": "step_s"}),
-        ("BasicSR", r"\[epoch: *\d+, iter:", {}),
+        ("BasicSR", r"\[epoch: *\d+, iter:", {"l pix": "loss"}),
         ("mmengine",
          r"Epoch(?:\(train\))? *\[\d+\]\[ *\d+/\d+\]|\bIter(?:\(train\))? *\[ *\d+/\d+\]",
          {"time": "step_s"}),
         ("MetricLogger", r"Epoch: *\[\d+\] *\[ *\d+/\d+\]", {"time": "step_s"}),
         ("timm", r"Train: \d+ \[ *\d+/\d+",
          {"train": "epoch", "time": "step_s", ":/s": "images_per_s"}),
-        ("OLMo", r"\[step=\d+/\d+,epoch=", {}),
-        ("Composer", r"\[batch=\d+/\d+\]:", {}),
-        ("guided-diffusion", r"^\| step +\|", {}),
         ("DeepSpeed", r"RunningAvgSamplesPerSec=",
          {"curr samples per sec": "images_per_s", "running avg samples per sec": "running"}),
     )

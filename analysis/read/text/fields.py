@@ -26,10 +26,10 @@ _UNIT = (
     r"| ?(?:[A-Za-z]+ ?)?/ ?(?:s|sec|second)(?![\w/])|%|[A-Za-z]{1,6}(?:/[A-Za-z]{1,12})?(?!\w)"
     r"|(?:-?(?:st|nd|rd|th))?[ -](?:batch(?:es)?|steps?|iterations?|iters?|epochs?|updates?)(?!\w)"
 )
-# A number may follow a word without a blank only if the word counts: `epoch4`, `step100/174`.
+# A number may follow a word without a blank only if it counts: `epoch4`, `step100/174`, `[E4]`.
 _BEFORE = (
     r"(?:(?<![\w@])|(?<=\b[eE]poch)|(?<=\bEPOCH)|(?<=\b[sS]tep)|(?<=\b[iI]ter)|(?<=\b[bB]atch)"
-    r"|(?<=\b[iI]teration))"
+    r"|(?<=\b[iI]teration)|(?<=\[E))"
 )
 _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern})"
@@ -54,8 +54,6 @@ _OTHER_COUNT = frozenset(
     ["best", "num", "number", "n", "max", "maximum", "per", "every", "remaining", "start", "end",
      "from", "warmup", "next", "resume", "resuming", "patience"]
 )  # fmt: skip
-_ORDINAL = re.compile(r"^-?(?:st|nd|rd|th)\b")
-_AXES = frozenset(["epoch", "epochs", "step", "steps", "iteration", "iterations", "iters"])
 _MODIFIERS = frozenset(
     ["train", "training", "avg", "average", "mean", "total", "current", "batch", "epoch", "running",
      "global", "overall", "step", "last"]
@@ -145,24 +143,20 @@ def _values(line: str) -> tuple[list[Field], str]:
             continue
         name, unit, start = _named(gap)
         is_first = not any(one.form != "stamp" for one in found)
-        if (word := _QUALIFIER.fullmatch(unit)) is not None:
-            phase, unit = "" if word[1] else unit.lower(), ""
-            head = word[0] if is_first else head
         for word in _QUALIFIER.finditer(gap[:start]):
             phase = "" if word[1] else word[0].lower()
             start = word.start()
             head = word[0] if is_first else head
         unit = unit or (match["unit"] or "")
-        if key_of(_ORDINAL.sub("", unit)) in _AXES and (
-            not name or name.split()[-1].lower() in _NOISE
-        ):
-            name, unit = _ORDINAL.sub("", unit).strip(" -"), ""
         if gap.endswith("#") or _SOURCE.search(name):
             # The number of an output or of a source line.
-            word = _QUALIFIER.match(name)
-            phase = phase if word is None else "" if word[1] else word[0].lower()
+            if own := _QUALIFIER.match(name):
+                phase = "" if own[1] else own[0].lower()
             continue
-        if phase and not is_evaluation(name) and _takes_phase(name):
+        if match["total"] and (own := _QUALIFIER.fullmatch(name)):
+            # `[ Valid | 7/99 ] loss = 2`: the number counts, and what follows is of the phase.
+            phase = "" if own[1] else name.lower()
+        elif phase and not is_evaluation(name) and _takes_phase(name):
             name = f"{phase} {name}"
         form = "clock" if match["clock"] else "number"
         found.append(
@@ -194,7 +188,7 @@ def _named(gap: str) -> tuple[str, str, int]:
         kept = kept[1:]
     for first in range(len(kept)):
         rest, before = " ".join(kept[first:]), [word.lower() for word in kept[:first]]
-        is_sentence = bool(before) and before[-1] in _NOISE
+        is_sentence = bool(before) and before[-1] in _NOISE - {"of"}
         if not is_known(rest) or (_OTHER_COUNT & set(before) and not is_sentence):
             continue
         if is_sentence or not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):

@@ -8,17 +8,17 @@ from analysis.read.assemble import Placed
 from analysis.read.columns import Rows
 from analysis.read.epochs import regularity
 from analysis.read.text.candidates import Candidate
-from analysis.read.vocabulary import is_evaluation, is_result
+from analysis.read.vocabulary import is_evaluation
 
 FEWEST_STEPS, FEWEST_WITHOUT_LOSS = 3, 5
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
 LEAST_LOSSES = 0.3
-ORDERED = 0.98
-# Without a loss, numbers in fewer lines than these are not a log's subject.
-LEAST_SHARE = 0.03
 # A loss in the line of its step is the whole; one in a line beside may be a part.
 BESIDE = 2.1
+# Without a loss or an evaluation, a total or one of these shows that a training is counted.
+_MEASURED = ("of", "epochs", "images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
+             "duration_s", "elapsed_s", "train_s", "lr")  # fmt: skip
 _AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": -3.0}
 
 
@@ -43,8 +43,6 @@ def judge(candidate: Candidate, placed: Placed, *, numbered: int) -> Judged:
         matched = candidate.kind.count + sum(one.kind.count for one in candidate.sides)
         share = min(matched / max(numbered, 1), 1.0)
         score = _score(placed.rows, placed.axis, share=share, is_bar=candidate.is_bar)
-    if score and candidate.name != "key: value":
-        score += 0.3
     if score and not candidate.has_loss and any(one.has_loss for one in candidate.sides):
         score = max(score - BESIDE, 0.1)
     return Judged(candidate=candidate, placed=placed, score=score)
@@ -59,26 +57,13 @@ def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
         losses = 1.0
     has_loss = losses >= LEAST_LOSSES
     is_evaluated = any(is_evaluation(name) for name in rows.columns)
-    has_total = any((~np.isnan(rows[name])).any() for name in ("of", "epochs"))
-    is_measured = any(is_result(name) for name in rows.columns) or any(
-        name in rows for name in ("images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
-                                  "duration_s", "elapsed_s", "train_s", "lr")
-    )  # fmt: skip
+    is_measured = any(name in rows for name in _MEASURED)
     # One line may be the first of a training; many of one step are a count that stands still.
     is_first = has_loss and (len(rows) == 1 or axis == "epoch")
     fewest = 1 if is_first else 2 if has_loss else FEWEST_WITHOUT_LOSS
-    if distinct < fewest:
-        return 0.0
-    if not (has_loss or is_evaluated or has_total or is_measured):
-        return 0.0
-    if not (has_loss or is_evaluated) and share < LEAST_SHARE:
-        return 0.0
     regular = regularity(step)
-    # Lines that are printed now and then are of a training, too, if their steps never fall.
-    is_ordered = has_loss and distinct >= 10 and (np.diff(step) >= 0).mean() > ORDERED
-    if regular < LEAST_REGULAR and distinct >= FEWEST_STEPS and not is_ordered:
+    is_irregular = regular < LEAST_REGULAR and distinct >= FEWEST_STEPS
+    if distinct < fewest or is_irregular or not (has_loss or is_evaluated or is_measured):
         return 0.0
-    reached = has_total and float(np.nanmax(step)) >= float(np.nanmax(rows["of"], initial=np.inf))
-    score = 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + _AXES.get(axis, 0.0)
-    score += 0.3 * min(np.log10(distinct), 4.0) + 0.2 * reached + 0.2 * is_evaluated
-    return score
+    size = 0.3 * min(np.log10(distinct), 4.0)
+    return 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + size + _AXES.get(axis, 0.0)

@@ -69,26 +69,19 @@ class _Unpacked(gzip.GzipFile):
         return count
 
 
-def pieces(path: Path, *, again_from: int | None = None) -> Iterator[Piece]:
-    """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there.
-
-    If a file is read again, only the pieces that reach beyond a place are yielded, and no progress
-    is shown.
-    """
+def pieces(path: Path) -> Iterator[Piece]:
+    """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there."""
     line, offset, rest = 1, 0, b""
     progress = ReadingProgress(path)
     with open_bytes(path) as file:
         raw = getattr(getattr(file, "raw", file), "fileobj", file)
         while True:
             block = file.read(PIECE)
-            if again_from is None:
-                progress.at(raw.tell())
+            progress.at(raw.tell())
             data = rest + block if rest else block
             end = len(data) if not block else _last_line_end(data)
             data, rest = data[:end], data[end:]
-            if again_from is not None and offset + end <= again_from:
-                line += data.count(b"\n")
-            elif data:
+            if data:
                 piece = _piece(data, line, offset)
                 yield piece
                 line += len(piece.newlines)

@@ -48,11 +48,18 @@ def placed_rows(candidate: Candidate, epochs: Rows) -> Placed | None:
 
 
 def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
-    """Return rows with the epoch that was last named before each one that names none."""
+    """Return rows with the epoch that was last named before each one that names none.
+
+    An epoch is named after its rows if the step first falls at the first line that names one.
+    """
     if not len(epochs):
         return rows
+    number = epochs["epoch"]
     at = np.searchsorted(epochs["place"], rows["place"], side="right") - 1
-    named = np.where(at >= 0, epochs["epoch"][np.maximum(at, 0)], np.nan)
+    fall = np.flatnonzero(np.diff(rows["step"]) < 0)[:1]
+    if len(fall) and at[fall[0]] < 0 <= at[fall[0] + 1]:
+        at, number = at + 1, np.append(number, number[-1] + 1)
+    named = np.where(at >= 0, number[np.maximum(at, 0)], np.nan)
     own = rows["epoch"]
     return rows.replace(epoch=np.where(np.isnan(own), named, own))
 
@@ -62,9 +69,6 @@ def last_drawings(rows: Rows) -> Rows:
     differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["of"]) != 0)
     differs |= np.diff(rows["epoch"]) > 0
     differs |= np.diff(rows["bar_s"]) < 0
-    if len(rows) > 2 and (rows["step"] == rows["of"]).all():
-        # Only last drawings: with a line between them, each is another bar's.
-        differs |= np.diff(rows["line"]) > 1
     return rows.take(np.append(differs, True))
 
 

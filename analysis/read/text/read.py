@@ -22,7 +22,6 @@ _CONFIG = re.compile(
     r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
     r"|momentum|weight_?decay|batch_?size|hidden|layers|gamma|scheduler|optim|max_|n_|num_))"
 )
-TRIED = 3
 
 
 def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunLog]:
@@ -31,15 +30,14 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
         return _read_pattern(path, pattern, name=name)
     text = read_kinds(pieces(path))
     judged = judge_all(text)
-    for one in judged[:TRIED]:
-        told = _disagreement(judged) if one is judged[0] else []
-        placed = replace(one.placed, remarks=[*told, *one.placed.remarks])
-        logs = assemble(placed, path=path, name=name, kind=one.candidate.name)
-        if logs:
-            kinds = {side.kind for side in one.candidate.sides} | {one.candidate.kind}
-            counts = (sum(kind.count for kind in kinds), text.lines)
-            return [replace(log, lines_read=counts) for log in logs]
-    return []
+    if not judged:
+        return []
+    best = judged[0]
+    placed = replace(best.placed, remarks=[*_disagreement(judged), *best.placed.remarks])
+    logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
+    kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
+    counts = (sum(kind.count for kind in kinds), text.lines)
+    return [replace(log, lines_read=counts) for log in logs]
 
 
 def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
@@ -64,20 +62,8 @@ def judge_all(text: Text) -> list[Judged]:
             placed = placed_rows(one, text.epochs)
             if placed is not None:
                 found.append(judge(one, placed, numbered=text.numbered))
-    kept = [one for one in found if one.score > 0 and not _is_of_bars(one, found)]
+    kept = [one for one in found if one.score > 0]
     return sorted(kept, key=lambda one: -one.score)
-
-
-def _is_of_bars(one: Judged, every: Sequence[Judged]) -> bool:
-    """Whether lines that count nothing have their losses at the steps of bars between them."""
-    if one.placed.axis != "unit":
-        return False
-    for bar in every:
-        beside = [side.kind for side in bar.candidate.sides]
-        has_losses = bar.candidate.is_bar and "loss" in bar.placed.rows
-        if bar.score > 0 and has_losses and one.candidate.kind in beside:
-            return True
-    return False
 
 
 def _disagreement(judged: Sequence[Judged]) -> list[str]:

@@ -43,8 +43,14 @@ def propose(kinds: Sequence[Kind]) -> Proposal | None:
 
 
 def _rising(kind: Kind) -> str | None:
-    """Return the key of the first count that rises by a constant in most lines."""
+    """Return the key of the first count that rises by a constant in most lines.
+
+    In lines without a loss one with a total but no name, as `3/99`, may count anything.
+    """
+    has_loss = any(is_loss(one.name) for one in kind.fields.values())
     for key in counts_of(kind):
+        if not (has_loss or kind.fields[key].name or kind.fields[key].total is None):
+            continue
         known = kind.rows[key][np.isfinite(kind.rows[key])]
         if len(np.unique(known)) >= FEWEST_LINES and regularity(known) >= 0.5:
             return key
@@ -64,6 +70,8 @@ def _loss(kind: Kind, step: str) -> str | None:
         and meaning(one.name, one.unit)[0] != "lr"
         and not meaning(one.name, one.unit)[0].endswith("_s")
     ]  # fmt: skip
+    # Of several decimals one without a name may be anything.
+    decimals = [key for key in decimals if fields[key].name or len(decimals) == 1]
     return next(iter([*named, *decimals]), None)
 
 

@@ -2,7 +2,9 @@
 
 import math
 import re
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain
@@ -11,16 +13,17 @@ import numpy as np
 
 from analysis.stats.intervals import Floats
 
-_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAY_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
 STAMP = re.compile(
     r"(?<![\w.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
     r"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME
 )
-_STAMP = re.compile(
-    r"(?:(?P<a>\d{2,4})-(?P<b>\d\d)(?:-(?P<c>\d{2,4}))?|(?P<day8>\d{8})|[IWEF](?P<glog>\d{4})"
-    r"|(?P<month>[A-Z][a-z]{2}) +(?P<day>\d{1,2}))[ T_-]+(\d\d):(\d\d):([\d.]+)"
+_DATE_AND_TIME = re.compile(
+    r"(?:[IWEF](?=\d))?(.+?)[ T_-]+((?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?)"
 )
+# Dates that are not ISO 8601, in the order in which they are tried.
+_WITH_YEAR = ("%Y-%m-%d", "%Y%m%d", "%m-%d-%Y", "%m-%d-%y")
+_WITHOUT_YEAR = ("%m-%d", "%m%d", "%b %d")
 _CLOCK = re.compile(
     r"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
     r"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,3})m(?:in)?)? ?(?:(\d{1,2}(?:\.\d+)?)s(?:ec)?)?"
@@ -82,45 +85,29 @@ def moments(texts: Sequence[str]) -> Floats:
     A date such as `05/06/2023` has its month first, unless that is impossible for one of them.
     """
     spelled = "\n".join(texts).replace(",", ".").replace("/", "-").split("\n")
-    try:
-        found: Floats = np.array(spelled, dtype="datetime64[us]").astype(np.int64) / 1e6
-    except ValueError:
-        found = np.array([_moment(text) for text in spelled], dtype=np.float64)
-        if np.isnan(found).any():
-            day_first = [_moment(text, day_first=True) for text in spelled]
-            other = np.array(day_first, dtype=np.float64)
-            found = other if np.isnan(other).sum() < np.isnan(found).sum() else found
-    return found
+    with suppress(ValueError, UserWarning), warnings.catch_warnings():
+        # NumPy warns of a time zone.
+        warnings.simplefilter("error")
+        return np.array(spelled, dtype="datetime64[us]").astype(np.int64) / 1e6
+    month_first = np.array([_moment(text) for text in spelled])
+    if not np.isnan(month_first).any():
+        return month_first
+    swapped = [re.sub(r"^(\d\d)-(\d\d)", r"\2-\1", text) for text in spelled]
+    day_first = np.array([_moment(text) for text in swapped])
+    return min(month_first, day_first, key=lambda found: np.isnan(found).sum())
 
 
-def _moment(text: str, *, day_first: bool = False) -> float:
-    """Return the time of one stamp that may not be ISO 8601."""
-    match = _STAMP.fullmatch(text.strip().replace(".", "-", 2 * (text.count(".") > 1)))
-    if match is None:
-        return math.nan
-    hours, minutes, seconds = match.groups()[-3:]
-    try:
-        midnight = datetime(*_date(match, day_first=day_first), tzinfo=UTC)
-        passed = int(hours) * 3600 + int(minutes) * 60 + float(seconds)
-    except (ValueError, OverflowError):
-        return math.nan
-    if int(hours) > 23 or int(minutes) > 59 or float(seconds) > 60:
-        return math.nan
-    return midnight.timestamp() + passed
+def _moment(text: str) -> float:
+    match = _DATE_AND_TIME.fullmatch(text)
+    return _midnight(match[1].replace(".", "-")) + clock_s(match[2]) if match else math.nan
 
 
-def _date(match: re.Match[str], *, day_first: bool) -> tuple[int, int, int]:
-    """Return year, month and day; raise `ValueError` for an unknown month."""
-    if match["day8"]:
-        return int(match["day8"][:4]), int(match["day8"][4:6]), int(match["day8"][6:])
-    if match["glog"]:
-        return YEAR, int(match["glog"][:2]), int(match["glog"][2:])
-    if match["month"]:
-        return YEAR, _MONTHS.index(match["month"].lower()) + 1, int(match["day"])
-    a, b, c = match["a"], match["b"], match["c"]
-    if len(a) == 4 and c:
-        return int(a), int(b), int(c)
-    if c is not None and len(c) == 2:
-        return 2000 + int(a), int(b), int(c)
-    year = int(c) if c else YEAR
-    return (year, int(b), int(a)) if day_first else (year, int(a), int(b))
+@lru_cache(maxsize=4096)
+def _midnight(date: str) -> float:
+    """Return the seconds from 1970 to the midnight at which a date begins, NaN for no date."""
+    forms = [(date, form) for form in _WITH_YEAR]
+    forms += [(f"{YEAR} {date}", f"%Y {form}") for form in _WITHOUT_YEAR]
+    for text, form in forms:
+        with suppress(ValueError):
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+    return math.nan

@@ -1,4 +1,4 @@
-"""Commands on logs of other trainers: how they ended, and how they compare."""
+"""Commands on logs of other trainers: how they compare."""
 
 import json
 import os
@@ -11,38 +11,6 @@ from analysis.__main__ import main
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import FORMATS, synthetic_log
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
-
-
-@pytest.mark.parametrize(
-    ("line", "state"),
-    [
-        ("slurmstepd: error: *** JOB 5 ON x1 CANCELLED AT 2026-11-20T07:31:55 ***", "stopped"),
-        ("slurmstepd: error: *** STEP 5.0 ON x CANCELLED AT 2026 DUE TO TIME LIMIT ***",
-         "failed (timeout)"),
-        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO PREEMPTION ***", "failed (preempted)"),
-        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO NODE FAILURE ***", "failed (node)"),
-        ("*** JOB 5 ON x1 CANCELLED AT 2026 DUE TO JOB REQUEUE ***", "paused"),
-        ("slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "failed (host_oom)"),
-        ("srun: error: x1: task 1: Exited with exit code 3", "failed (crash)"),
-        ("srun: error: x1: task 1: Exited with exit code 1\n"
-         "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 432.00 MiB",
-         "failed (oom)"),
-        ("[rank1]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5)",
-         "failed (hang)"),
-    ],
-)  # fmt: skip
-def test_how_a_job_ended_is_its_state(line, state, tmp_path, capsys):
-    (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=30)) + b"\n" + line.encode())
-    main(["runs", str(tmp_path / "x"), "--json"])
-    assert json.loads(capsys.readouterr().out)[0]["state"] == state
-
-
-def test_an_out_of_memory_that_was_survived_is_no_end(tmp_path, capsys):
-    lines = write.dit(synthetic_log(n=30)).split(b"\n")
-    lines.insert(9, b"torch.cuda.OutOfMemoryError: CUDA out of memory.")
-    (tmp_path / "x").write_bytes(b"\n".join(lines))
-    main(["runs", str(tmp_path / "x"), "--json"])
-    assert "state" not in json.loads(capsys.readouterr().out)[0]
 
 
 def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 
 from analysis.__main__ import main
@@ -88,7 +87,6 @@ def test_a_damaged_logs_yaml_is_named(tmp_path, capsys):
         (b"", "an empty file"),
         (b'{"name": "x", "size": 3}', "JSON with keys name, size"),
         (b"hello\nworld 5\n", "'world 5'"),
-        (b"loading\nTraceback (most recent call last)\n", "line 2 says how it ended (crash)"),
     ],
 )
 def test_a_file_without_a_run_is_described(data, message, tmp_path, capsys):
@@ -130,14 +128,6 @@ def test_a_statistics_file_of_edm_counts_images(tmp_path):
     assert log.axis == "sample"
     assert log.step.tolist() == [4000 * n for n in range(1, 30)]
     assert log.column("loss") == pytest.approx([1 / n for n in range(1, 30)])
-
-
-def test_a_json_file_of_columns_is_read(tmp_path):
-    (tmp_path / "h.json").write_text(json.dumps({"loss": [3.0, 2.0], "val_loss": [4.0, None]}))
-    [log] = read_logs([str(tmp_path / "h.json")])
-    assert log.axis == "epoch"
-    assert log.step.tolist() == [1, 2]
-    assert np.isnan(log.column("val_loss")[1])
 
 
 def test_formats_says_how_logs_are_read(tmp_path, capsys):

@@ -57,12 +57,3 @@ def test_a_bar_that_restarts_before_its_end_is_another_attempt(tmp_path):
     (tmp_path / "x").write_text(bars(None, until=150) + bars(None, until=TOTAL))
     logs = read_logs([str(tmp_path / "x")])
     assert [int(log.step[-1]) for log in logs] == [150, TOTAL]
-
-
-def test_a_table_of_both_losses_without_an_epoch_has_a_row_per_epoch(tmp_path):
-    rows = [f"{n},{9 / (n + 1):.4f},{8 / (n + 1):.4f}" for n in range(40)]
-    (tmp_path / "x.csv").write_text("\n".join([",Loss,ValLoss", *rows]))
-    log = read(tmp_path / "x.csv")
-    assert (log.axis, int(log.step[-1]), log.last("loss")) == ("epoch", 40, 0.225)
-    assert log.evaluations[-1]["ValLoss"] == 0.2
-    assert "each of its rows is taken for an epoch" in log.remarks[0]

@@ -41,6 +41,13 @@ def test_a_phase_before_names_is_that_of_the_values_after_it(tmp_path):
     assert log.evaluations[-1]["val_loss"] == pytest.approx(8 / 19, abs=1e-3)
 
 
+def test_a_phase_with_a_count_of_its_own_is_that_of_the_values_after_it(tmp_path):
+    bars = "".join(f"{n}0%|####| {n}/10 [00:{n:02d}<00:01, 1.0it/s]\n" for n in range(1, 11))
+    rows = [f"{bars}[ Valid | {n:03d}/020 ] loss = {9 / n:.4f}, acc = 0.5" for n in range(1, 20)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.last("loss"), log.evaluations[-1]["valid_loss"]) == (None, pytest.approx(0.4737))
+
+
 def test_seconds_of_an_epoch_are_no_time_of_day(tmp_path):
     rows = [f"Epoch: {n}, loss: {9 / n:.4f}, time: {16 + n % 3 / 10}" for n in range(1, 41)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
@@ -84,6 +91,23 @@ def test_an_epoch_in_a_line_of_its_own_counts_for_the_lines_below(tmp_path):
     assert log.attempts == 1
 
 
+@pytest.mark.parametrize("row", ["[E{e}] step {i} loss {x:.4f}", "step {i} loss {x:.4f}"])
+def test_an_epoch_that_is_named_at_its_end_is_that_of_the_lines_above(row, tmp_path):
+    rows = []
+    for e in range(1, 5):
+        rows += [row.format(e=e, i=i, x=3 / (e + i)) for i in range(0, 100, 10)]
+        rows += [f"Epoch {e} avg {2 / e:.3f}"]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows[:-1]))
+    assert log.step.tolist() == list(range(0, 400, 10))
+
+
+def test_no_pattern_calls_numbers_without_names_a_step_and_a_loss(tmp_path, capsys):
+    rows = [f"  {n}/99  9.24G  {3 / n:.4f}  {2 / n + n % 2:.4f}  640" for n in range(1, 99)]
+    (tmp_path / "x").write_text("\n".join(rows))
+    assert main(["runs", str(tmp_path / "x")]) == 2
+    assert "name its numbers" in capsys.readouterr().err
+
+
 def test_steps_of_another_total_between_epochs_are_not_those_of_the_training(tmp_path):
     rows = []
     for e in range(1, 6):
@@ -99,6 +123,25 @@ def test_several_losses_have_two_readings_and_are_doubtful(tmp_path):
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert log.last("loss") == pytest.approx(3 / 39, abs=1e-3)
     assert "two readings" in log.uncertain["loss"]
+
+
+def test_an_error_beside_a_loss_of_another_name_is_a_second_reading(tmp_path):
+    rows = [f"Epoch {n} | Train MSE: {3 / n:.4f} | Gate Loss: {2 / n:.4f}" for n in range(1, 9)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert "two readings: Train MSE, Gate Loss" in log.uncertain["loss"]
+
+
+def test_steps_that_are_printed_twice_with_other_losses_leave_the_loss_uncertain(tmp_path):
+    rows = [f"epoch: {n}, loss: {3 / n:.4f}\nepoch: {n}, loss: {4 / n:.4f}" for n in range(1, 9)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, int(log.step[-1])) == ("epoch", 8)
+    assert "printed more than once" in log.uncertain["loss"]
+
+
+def test_a_number_of_steps_is_no_step(tmp_path):
+    rows = [f"number of train batches 31250\n[{n}] loss {3 / n:.4f}" for n in (1, 2)]
+    with pytest.raises(Unreadable):
+        logs_of(tmp_path / "x", "\n".join(rows))
 
 
 def test_a_time_of_one_step_or_of_ten_has_two_readings_and_no_rate(tmp_path):
@@ -234,7 +277,6 @@ def test_steps_that_fall_only_where_the_epoch_rises_are_of_one_run(tmp_path):
     rows = [f"(epoch: {e}, iters: {i}, time: 0.5) G_GAN: {9 / e:.3f}" for e, i in places]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert log.step.tolist() == list(range(100, 9601, 100))
-    assert not [remark for remark in log.remarks if "length of an epoch" in remark]
 
 
 def test_a_loss_in_a_line_of_details_is_not_that_of_the_step(tmp_path):
