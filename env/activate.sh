@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Activate the environment of the site: modules, virtualenv, and the variables that commands read.
+# Activate the environment of the site: modules, Python, and the variables that commands read.
 #   source env/activate.sh
 
 _activate() {
@@ -11,12 +11,7 @@ _activate() {
   source "$root/env/site.sh" || return
   read_site "$root/env/sites" || return
   load_modules || return
-  if [[ ! -x ${VENV:-$root/.venv}/bin/python ]]; then
-    echo "no virtualenv in ${VENV:-$root/.venv}; create it with env/create.sh" >&2
-    return 2
-  fi
-  # shellcheck disable=SC1091
-  source "${VENV:-$root/.venv}/bin/activate" || return
+  enter_environment "${VENV:-$root/.venv}" || return
   export PYTHONPATH=$root
   export LOGS=${LOGS:-$root/logs} UMASK=${UMASK:-077} TRUSTED=${TRUSTED-}
   # One thread per core for commands run by hand; jobs/agent.sh divides the cores among the ranks.

@@ -92,6 +92,10 @@ mkdir -p "$(dirname "$venv")"
 exec 9>"$venv.lock"
 flock 9
 
+# A virtualenv of uv has no pip.
+if [[ -f $venv/pyvenv.cfg && ! -e $venv/bin/pip ]] && ! compgen -G "$venv/.installed-*" >/dev/null; then
+  "$venv/bin/python" -m ensurepip >/dev/null 2>&1 || true
+fi
 if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
   # Only a partial installation of ours is made anew: VENV may name a folder of the user's.
   if [[ -n $(ls -A "$venv" 2>/dev/null) ]] && ! compgen -G "$venv/.installed-*" >/dev/null; then

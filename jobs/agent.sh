@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run one torchrun agent and its ranks; jobs/agents.sh starts it once per node.
+# Run one torchrun agent and its ranks; jobs/agents.sh starts it once per node, in the container if there is one.
 set -euo pipefail
 
 # By default USR1 kills torchrun, and at TERM torchrun kills its ranks. Signals ignored here stay
@@ -43,7 +43,7 @@ if [[ -n ${SLURM_JOB_ID-} ]] && ((AGENT_NODES > 1)); then
   # not. The first node chooses port and id, and the mode of the file keeps them from other users.
   rendezvous=$ATTEMPT/rendezvous
   if ((SLURM_PROCID == 0)); then
-    address=$(node_address "$SLURMD_NODENAME")
+    address=$(own_address)
     port=$(python -c 'import socket; print(socket.create_server(("", 0)).getsockname()[1])')
     (umask 077 && echo "$address" "$port" "$(od -An -N16 -tx1 /dev/urandom | tr -d ' ')" >"$rendezvous.partial")
     mv "$rendezvous.partial" "$rendezvous"
@@ -51,7 +51,7 @@ if [[ -n ${SLURM_JOB_ID-} ]] && ((AGENT_NODES > 1)); then
   until [[ -f $rendezvous ]]; do sleep 0.2; done
   read -r address port id <"$rendezvous"
   peer=$address
-  ((SLURM_PROCID)) || peer=$(node_address "$(another_node)" 2>/dev/null) || peer=
+  ((SLURM_PROCID)) || peer=$(another_address) || peer=
   set_gloo_interface "$peer"
   arguments+=(--node-rank="$SLURM_PROCID" --master-addr="$address" --master-port="$port")
 else
@@ -72,8 +72,6 @@ kinds=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | sort -u 
 echo "starting torch on $(uname -n): ranks $ranks, GPUs $(count_gpus)${kinds:+ ($kinds)}," \
   "threads per rank $OMP_NUM_THREADS"
 start_gpu_sampler "$ranks"
-# The ranks end with this process. Without Slurm, it ends with the body.
+# The ranks end with this process.
 export AGENT=$$
-leash=()
-[[ -n ${SLURM_JOB_ID-} ]] || leash=(python -m runs.attempt.parent KILL "$BODY")
-exec "${leash[@]}" torchrun "${arguments[@]}" -m "$ENGINE" "${ATTEMPT%/attempts/*}" --attempt "${ATTEMPT##*/}"
+exec torchrun "${arguments[@]}" -m "$ENGINE" "${ATTEMPT%/attempts/*}" --attempt "${ATTEMPT##*/}"

@@ -41,16 +41,39 @@ keep_slurm_energy() {
   [[ ! $joules =~ ^[1-9][0-9]{0,14}$ ]] || { echo "$joules" >"$ATTEMPT/slurm-energy-j"; } 2>/dev/null || true
 }
 
-# Print the address of a node, as the other nodes reach it.
-node_address() { # node_address NODE
-  scontrol show node -o "$1" | sed -n 's/.* NodeAddr=\([^ ]*\).*/\1/p' | grep . && return
-  echo "scontrol gives no address for node '$1'" >&2
+# Print `NODE ADDRESS` for each node of the job: a container has no scontrol.
+list_addresses() {
+  scontrol show node -o "$SLURM_JOB_NODELIST" |
+    sed -n 's/^NodeName=\([^ ]*\).* NodeAddr=\([^ ]*\).*/\1 \2/p' | grep . && return
+  echo "scontrol gives no addresses of the nodes '$SLURM_JOB_NODELIST'" >&2
   return 1
 }
 
-# Print a node of the step that is not this one.
-another_node() {
-  scontrol show hostnames "$SLURM_STEP_NODELIST" | grep -vxF -m 1 "$SLURMD_NODENAME"
+# Print the address of this node, as the other nodes reach it, or that of another one.
+own_address() {
+  sed -n "s/^$SLURMD_NODENAME //p" <<<"$NODE_ADDRESSES" | grep .
+}
+another_address() {
+  sed "/^$SLURMD_NODENAME /d; s/^[^ ]* //; q" <<<"$NODE_ADDRESSES" | grep .
+}
+
+# Set INSIDE to the words that run a command in the container of the site: none, if it names no image.
+set_inside() {
+  local run=${ATTEMPT%/attempts/*} cache=${XDG_CACHE_HOME:-$HOME/.cache} path
+  INSIDE=()
+  [[ -n ${CONTAINER-} ]] || return 0
+  INSIDE=(apptainer exec --nv)
+  while IFS= read -r -d '' path; do
+    # --mount takes CSV: quotes are doubled.
+    path=${path//\"/\"\"}
+    INSIDE+=(--mount "type=bind,\"source=$path\",\"destination=$path\"")
+  done < <(
+    trap '' INT HUP
+    mkdir -p "$cache"
+    printf '%s\0' "$ROOT" "$LOGS" "$run" "$cache"
+    python -m runs show "$run" --paths
+  )
+  INSIDE+=("$CONTAINER")
 }
 
 # Open a file without a name for the stores of agents and ranks that share a machine, and set
@@ -65,17 +88,19 @@ open_store() {
 }
 
 start_agents() {
-  local nodes i
+  local nodes i output=$ATTEMPT/output.log agent
   nodes=$(count_nodes)
   unset AGENT_STORE
-  export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE BODY=$$
+  export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE NODE_ADDRESSES=''
   # A Ctrl-C must not end this command, and with it the script before it has closed the attempt.
   RANKS_PER_NODE=$(trap '' INT HUP &&
     python -m runs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
-  local output=$ATTEMPT/output.log
+  set_inside
+  agent=("${INSIDE[@]}" bash "$ROOT/jobs/agent.sh")
   ((${interrupted:-0} < 2)) || return 0
   : >>"$output"
   if [[ -n ${SLURM_JOB_ID-} ]]; then
+    ((nodes == 1)) || NODE_ADDRESSES=$(trap '' INT HUP && list_addresses)
     export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK-}
     [[ -n $SRUN_CPUS_PER_TASK ]] || unset SRUN_CPUS_PER_TASK
     local leash=()
@@ -83,13 +108,16 @@ start_agents() {
     [[ ${ENVIRONMENT-} == BATCH ]] || leash=(python -m runs.attempt.parent TERM $$)
     # The runs of an salloc session share its resources: without --overlap a second run would wait.
     "${leash[@]}" srun --overlap --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 \
-      --kill-on-bad-exit=1 --wait=60 \
-      bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
+      --kill-on-bad-exit=1 --wait=60 "${agent[@]}" >>"$output" 2>&1 &
     AGENTS=("$!")
   else
-    open_store
+    # Agents open files of this process to meet, and end with it, except in a container, whose first process
+    # belongs to another user namespace: there a single agent opens its own, and outlives a kill of this script.
+    ((nodes == 1)) || open_store
     for ((i = 0; i < nodes; i++)); do
-      bash "$ROOT/jobs/agent.sh" >>"$output" 2>&1 &
+      # It ignores these signals, also before it can say so itself.
+      (trap '' USR1 TERM HUP && exec python -m runs.attempt.parent KILL $$ "${agent[@]}") \
+        >>"$output" 2>&1 &
       AGENTS+=("$!")
     done
   fi

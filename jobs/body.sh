@@ -22,6 +22,10 @@ if (($# == 0)); then
   echo "usage: jobs/$KIND.sbatch CONFIG.yaml|RUN [key=value ...]" >&2
   exit 2
 fi
+if [[ -n ${CONTAINER-} && -z ${SLURM_JOB_ID-} ]] && (($(count_nodes) > 1)); then
+  echo "CONTAINER: without Slurm only one node can run in it; unset LOCAL_NODES" >&2
+  exit 2
+fi
 ATTEMPT=$(python -m runs open --attempt --kind "$KIND" --began "$BEGAN" \
   --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
 [[ -n $ATTEMPT ]] || exit 0

@@ -11,6 +11,7 @@ from configs.checks.aitoolkit_example import example
 from configs.disk import make_private
 from configs.errors import ConfigError
 from configs.load import flatten, load, to_tree
+from configs.paths import config_paths
 from configs.schema import KINDS, MODELS, keys
 from configs.terminal import guarded
 from configs.yaml12 import dump_yaml
@@ -49,6 +50,9 @@ def _parser() -> argparse.ArgumentParser:
         "--arch", help="of `finetune`: a config for a model of ai-toolkit, by its own settings"
     )
     show.add_argument("--key", help="print only the value of this key")
+    show.add_argument(
+        "--paths", action="store_true", help="print only the paths that exist, each ended by NUL"
+    )
     show.set_defaults(action=_show)
 
     open_ = actions.add_parser("open", help="find or create a run, begin an attempt, print the run")
@@ -92,6 +96,10 @@ def _show(options: argparse.Namespace) -> int:
         config = RunFolder(options.source).config()
     else:
         config = load(options.source, options.overrides)
+    if options.paths:
+        found = (path for path in config_paths(config).values() if Path(path).exists())
+        print("".join(f"{path}\0" for path in found), end="")
+        return 0
     tree = to_tree(config)
     if options.key is None:
         print(dump_yaml(tree), end="")

@@ -12,8 +12,14 @@ MODULES=()
 # The folder of all runs, on scratch space that all nodes can reach. Default: logs/ of the checkout.
 #   LOGS=${LOGS:-/scratch/$(id -un)/ditbench}
 
-# The virtualenv. Default: .venv of the checkout.
+# The virtualenv, also one of uv, or the folder of a conda environment (.../envs/NAME); env/create.sh adds
+# what is missing. Default: .venv of the checkout.
 #   VENV=${VENV:-/project/lab/ditbench-venv}
+
+# An apptainer image, or its unpacked folder: training runs inside, on its python and torch, and needs the
+# packages of env/light.txt and env/requirements.txt there; outside, `env/create.sh light` suffices. The code,
+# LOGS, the caches and the paths of a config are at their places in it; APPTAINER_BIND adds others.
+#   CONTAINER=${CONTAINER:-/project/lab/ditbench.sif}
 
 # Who may read the runs: only the owner (077, the default), or also the group (027).
 #   UMASK=027

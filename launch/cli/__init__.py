@@ -14,10 +14,8 @@ def add_site(command: argparse.ArgumentParser) -> None:
     command.add_argument("--site", help="use env/sites/SITE.sh instead of this host's site file")
 
 
-def add_forms(command: argparse.ArgumentParser, **forms: str) -> None:
-    """Add a flag with its help for each form of output but text; `form` has the chosen one."""
-    group = command.add_mutually_exclusive_group()
-    for form, text in forms.items():
-        group.add_argument(
-            f"--{form}", dest="form", action="store_const", const=form, default="text", help=text
-        )
+def add_json(command: argparse.ArgumentParser, text: str) -> None:
+    """Add `--json`; `form` is then json, else text."""
+    command.add_argument(
+        "--json", dest="form", action="store_const", const="json", default="text", help=text
+    )

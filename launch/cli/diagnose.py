@@ -2,7 +2,7 @@
 
 import argparse
 
-from launch.cli import Commands, add_forms
+from launch.cli import Commands, add_json
 
 
 def add(commands: Commands) -> None:
@@ -46,7 +46,7 @@ def _add_why(commands: Commands) -> None:
         epilog="example: ditbench why logs/RUN",
     )
     why.add_argument("name", metavar="RUN|STUDY", help="a run or a study, also by the id of a job")
-    add_forms(why, json="a list with one diagnosis per attempt on stdout")
+    add_json(why, "a list with one diagnosis per attempt on stdout")
     why.set_defaults(action=_why)
 
 

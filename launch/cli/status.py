@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from launch.cli import Commands, add_forms
+from launch.cli import Commands, add_json
 
 
 def add(commands: Commands) -> None:
@@ -32,7 +32,7 @@ def _add_status(commands: Commands) -> None:
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"
     )
-    add_forms(status, json="JSON on stdout")
+    add_json(status, "JSON on stdout")
     status.add_argument(
         "--wait",
         action="store_true",

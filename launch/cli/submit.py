@@ -81,23 +81,24 @@ def _add_plan(commands: Commands) -> None:
 def _plan(options: argparse.Namespace) -> int:
     from configs.errors import ConfigError
     from launch.plan.command import plan
-    from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
+    from launch.plan.subject import RunPlan, StudyPlan
+    from launch.script.submission import ScriptSubmission
     from launch.submit.study import StudyRequest, study_submission
 
-    subject: RunPlan | StudyPlan | ScriptPlan
+    subject: RunPlan | StudyPlan | ScriptSubmission
     if _is_script(options.source):
-        subject = ScriptPlan(submission=_script(options, "plan"))
+        subject = _script(options, "plan")
     elif options.yaml:
         raise ConfigError(f"{options.source}: --yaml is for a batch script")
     elif isinstance(found := _request(options, "plan"), StudyRequest):
         if options.measure:
             raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
-        subject = StudyPlan(submission=study_submission(found), site_name=options.site)
+        subject = StudyPlan(submission=study_submission(found))
     else:
-        subject = RunPlan(request=found, site_name=options.site, measures=options.measure)
+        subject = RunPlan(request=found, measures=options.measure)
     only = subject.scripts() if options.script else None
-    if options.yaml and isinstance(subject, ScriptPlan):
-        only = [subject.submission.yaml()]
+    if options.yaml and isinstance(subject, ScriptSubmission):
+        only = [subject.yaml()]
     return plan(subject, whole=options.all, only=only)
 
 
@@ -149,16 +150,16 @@ def _add_force(command: argparse.ArgumentParser) -> None:
 
 
 def _submit(options: argparse.Namespace) -> int:
+    from launch.script.start import submit_again, submit_script
     from launch.submit.run import submit
     from launch.submit.study import StudyRequest, submit_study
 
     how: How = "local" if options.local else "slurm"
     if _is_script(options.source):
-        from launch.script.start import submit_script
-
         return submit_script(_script(options, how))
     if _is_script_run(options.source):
-        return _submit_again(options.source, _choices(options, how), options.umask)
+        choices = _choices(options, how)
+        return submit_again(options.source, choices, umask=options.umask, rerun=False)
     found = _request(options, how)
     if isinstance(found, StudyRequest):
         return submit_study(found)
@@ -193,12 +194,6 @@ def _script(options: argparse.Namespace, how: "How") -> "ScriptSubmission":
         umask=options.umask, repository=read_repository(Path.cwd()) if options.snapshot else None,
     )  # fmt: skip
     return script_submission(request, site_logs(ROOT))
-
-
-def _submit_again(path: Path, choices: "Choices", umask: int, *, rerun: bool = False) -> int:
-    from launch.script.start import submit_again
-
-    return submit_again(path, choices, umask=umask, rerun=rerun)
 
 
 def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequest":
@@ -236,6 +231,7 @@ def _choices(options: argparse.Namespace, how: "How" = "slurm") -> "Choices":
 
 
 def _rerun(options: argparse.Namespace) -> int:
+    from launch.script.start import submit_again
     from launch.submit.run import run_request, submit
     from launch.submit.study import StudyRequest, submit_study
     from runs.study_folder import is_study_folder
@@ -243,7 +239,7 @@ def _rerun(options: argparse.Namespace) -> int:
     choices = _choices(options)
     for path in options.paths:
         if _is_script_run(path):
-            _submit_again(path, choices, options.umask, rerun=True)
+            submit_again(path, choices, umask=options.umask, rerun=True)
         elif is_study_folder(path):
             request = StudyRequest(source=path, overrides=[], flags={}, choices=choices, rerun=True)
             submit_study(request)

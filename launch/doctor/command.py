@@ -11,7 +11,7 @@ from launch.doctor.measurements import Measurement
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
-from launch.submit.site import read_site, site_logs
+from launch.submit.site import Site, read_site
 from runs.folder import ROOT
 
 
@@ -22,19 +22,16 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
     gpus = gpu_flags.gpus(words)
     found += _gpu_measurements(gpus, words)
-    found += _probe(words)
+    selected = read_site(ROOT, Resources(), name=None)
+    found += [measurements.environment(selected), *_probe(words, selected)]
     rows = [{"property": m.name, "value": m.value, "meaning": m.means} for m in found]
     print(text_table(rows))
     path = ROOT / "env" / "sites" / f"{name}.sh"
     if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
         chosen = read_site(ROOT, Resources(), name=None).name
-        use = (
-            "used on this host from now on"
-            if chosen == name
-            else (
-                f"but {chosen} is selected here, by SITE or its `# host:` line: use --site {name}"
-            )
-        )
+        use = "used on this host from now on"
+        if chosen != name:
+            use = f"but {chosen} is selected here, by SITE or its `# host:` line: use --site {name}"
         print(f"written: {path}, {use}; fill in LOGS (scratch space), and check MODULES")
     else:
         print(f"{path} exists and is unchanged; --force overwrites it", file=sys.stderr)
@@ -62,10 +59,9 @@ def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Meas
     ]
 
 
-def _probe(words: list[str]) -> list[Measurement]:
-    logs = site_logs(ROOT)
-    logs.mkdir(parents=True, exist_ok=True)
+def _probe(words: list[str], site: Site) -> list[Measurement]:
+    site.logs.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(
-        prefix=".doctor-", dir=logs, ignore_cleanup_errors=True
+        prefix=".doctor-", dir=site.logs, ignore_cleanup_errors=True
     ) as folder:
-        return measurements.probe(Path(folder), words)
+        return measurements.probe(Path(folder), words, container=site.container)

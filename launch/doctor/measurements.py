@@ -9,6 +9,7 @@ from pathlib import Path
 from launch.lint.lint import changes
 from launch.slurm import client
 from launch.slurm.client import shown_field
+from launch.submit.site import Site
 from runs.folder import ROOT
 from runs.state.slurm_job import SlurmJob
 
@@ -60,9 +61,20 @@ def _version(config: str) -> list[Measurement]:
     return [Measurement(name="Slurm", value=version), *notes]
 
 
-def probe(folder: Path, flags: list[str]) -> list[Measurement]:
+def environment(site: Site) -> Measurement:
+    """Return where training finds its Python."""
+    kind = "conda" if (site.venv / "conda-meta").is_dir() else "virtualenv"
+    value = f"container {site.container}" if site.container else f"{kind} {site.venv}"
+    return Measurement(name="environment", value=value)
+
+
+def probe(folder: Path, flags: list[str], *, container: str = "") -> list[Measurement]:
     """Measure a node by a job with these flags, which writes into a folder that nodes share."""
     check = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-c", _NODE_CHECK]
+    if container:
+        mount = f'type=bind,"source={ROOT}","destination={ROOT}"'
+        inside = ["apptainer", "--silent", "exec", "--nv", "--mount", mount, container]
+        check = [*inside, *check[:2], "python", "-c", _NODE_CHECK]
     (folder / "check").write_text(shlex.join(check), encoding="utf-8")
     script = _SCRIPT.read_text(encoding="utf-8")
     job = client.submit_text(script, f"--chdir={folder}", *flags)

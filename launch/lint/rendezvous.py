@@ -3,14 +3,13 @@
 import re
 from collections.abc import Iterator
 
-from launch.lint.commands import AGENT, in_background
+from launch.lint.commands import AGENT
 from launch.lint.script import Script
 
 _PORT = re.compile(
     r"MASTER_PORT=[\"']?(?:\$\{\w+:-)?\d|--(?:main[-_]process|master)[-_]port[= ]\d"
     r"|--rdzv[-_]endpoint[= ]\S*:[\"']?\d|--(?:init[-_]method|dist[-_]url)[= ]\S*:\d+"
 )
-_ID = re.compile(r"--rdzv[-_]id[= ]([\"']?\S+)")
 
 
 def fixed_port(script: Script) -> Iterator[int]:
@@ -18,18 +17,6 @@ def fixed_port(script: Script) -> Iterator[int]:
     if script.directive("exclusive") and len(script.find(AGENT)) < 2:
         return
     yield from (line.number for line in script.lines if _PORT.search(line.text))
-
-
-def job_id_alone(script: Script) -> Iterator[int]:
-    """Concurrent torchruns with only the job id in their rendezvous id."""
-    agents = script.find(AGENT)
-    loops = script.find(r"^(for|while)\b")
-    at_once = [line for line in agents if in_background(line)]
-    if len(at_once) > 1 or (at_once and loops):
-        for line in agents:
-            found = _ID.search(line.text)
-            if found and re.fullmatch(r"[\"']?\$\{?SLURM_JOB_?ID\}?[\"']?", found[1]):
-                yield line.number
 
 
 def localhost_fallback(script: Script) -> Iterator[int]:

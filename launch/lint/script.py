@@ -148,26 +148,44 @@ def without_documents(physical: list[str]) -> list[str]:
 
 
 def _commands(physical: list[str]) -> Iterator[ScriptLine]:
-    numbered = iter(enumerate(physical, start=1))
-    for number, line in numbered:
-        text = without_comment(line).strip()
-        while text.endswith("\\"):
-            text = text[:-1].rstrip() + " " + without_comment(next(numbered, (0, ""))[1]).strip()
-        if text.strip():
-            yield ScriptLine(number=number, text=text.strip())
+    """Join the lines of a command: those that end in a backslash, and those of a quoted text."""
+    begin = 0
+    while begin < len(physical):
+        end, (text, quote) = begin + 1, _scan(physical[begin])
+        text = text.strip()
+        while (quote or text.endswith("\\")) and end < len(physical):
+            more, quote = _scan(physical[end], quote)
+            is_continued = text.endswith("\\")
+            text = (
+                f"{text[:-1].rstrip()} {more.strip()}"
+                if is_continued
+                else f"{text}; {more.strip()}"
+            )
+            end += 1
+        if quote:
+            # A quote that nothing closes was no quote.
+            end, text = begin + 1, _scan(physical[begin])[0].strip()
+        if text := text.removesuffix("\\").strip():
+            yield ScriptLine(number=begin + 1, text=text)
+        begin = end
 
 
 def without_comment(line: str) -> str:
     """Return the line up to a # that begins a word outside quotes."""
-    quote = ""
+    return _scan(line)[0]
+
+
+def _scan(line: str, quote: str = "") -> tuple[str, str]:
+    """Return a line without its comment, and the quote that is open after it, given that before."""
     for i, character in enumerate(line):
+        is_escaped = i > 0 and line[i - 1] == "\\" and quote != "'"
         if quote:
-            quote = "" if character == quote and line[i - 1] != "\\" else quote
-        elif character in "'\"" and (i == 0 or line[i - 1] != "\\"):
+            quote = "" if character == quote and not is_escaped else quote
+        elif character in "'\"" and not is_escaped:
             quote = character
         elif character == "#" and (i == 0 or line[i - 1] in " \t;"):
-            return line[:i]
-    return line
+            return line[:i], ""
+    return line, quote
 
 
 def sbatch_flags(text: str) -> Iterator[tuple[str, str]]:

@@ -87,8 +87,8 @@ def agent_dies(script: Script) -> Iterator[int]:
 def short_warning(script: Script) -> Iterator[int]:
     """A lead of less than 60 s.
 
-    Not reproduced in the tests: how long is long enough depends on the model. Measured: Slurm
-    checks every 30 s and sends USR1 at the first check with at most lead + 30 s left.
+    How long is long enough depends on the model. Slurm checks every 30 s and sends USR1 at the
+    first check with at most lead + 30 s left.
     """
     warning = _warning(script)
     if warning and warning.lead_s < 60:
@@ -96,10 +96,7 @@ def short_warning(script: Script) -> Iterator[int]:
 
 
 def limit_without_warning(script: Script) -> Iterator[int]:
-    """A limit of hours for a training that names no signal, requeue, resume or checkpoint.
-
-    Not reproduced in the tests: the program may save by itself.
-    """
+    """A limit of hours for a training that names no signal, requeue, resume or checkpoint."""
     limit = script.directive("time")
     hours = (parse_duration(limit.value) or 0) / 3600 if limit and "$" not in limit.value else 0
     saves = r"(?i)\b(requeue|trap)\b|resum|checkpoint|ckpt|restore|continue|save|--signal|afterany"

@@ -7,11 +7,12 @@ from textwrap import fill
 from configs.errors import ConfigError
 from configs.table import output_width, text_table
 from launch.plan.result import CheckResult
-from launch.plan.subject import RunPlan, ScriptPlan, StudyPlan
+from launch.plan.subject import RunPlan, StudyPlan
+from launch.script.submission import ScriptSubmission
 from launch.slurm.client import Refused
 
 _MOST_ROWS = 12
-_Subject = RunPlan | ScriptPlan | StudyPlan
+_Subject = RunPlan | ScriptSubmission | StudyPlan
 
 
 def plan(subject: _Subject, *, whole: bool, only: Sequence[str] | None) -> int:

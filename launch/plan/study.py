@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +32,6 @@ class PlannedRun:
     repeat: int
     order: int
     shape: str
-
-    @property
-    def gpu_hours(self) -> float:
-        """The most that the run can cost."""
-        return self.cell.config.resources.gpu_hours
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,11 +140,8 @@ def _in_order(study: Study, cells: Sequence[Cell]) -> list[tuple[int, Cell]]:
 
 def shape_of(resources: Resources) -> str:
     """Return a name for the resources; runs of one shape are checked once."""
-    kind = resources.gpu or "any"
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,23}", kind):
-        kind = f"gpu-{hashlib.sha256(kind.encode()).hexdigest()[:6]}"
     memory = f"-{resources.memory_gb}gb" if resources.memory_gb else ""
-    size = f"{resources.nodes}x{resources.gpus_per_node}-{kind}"
+    size = f"{resources.nodes}x{resources.gpus_per_node}-{resources.gpu or 'any'}"
     return f"{size}-{resources.hours!r}h-{resources.cpus_per_gpu}cpu{memory}"
 
 
@@ -171,7 +162,7 @@ def table(plan: Plan) -> list[Row]:
             **{axis: _level_text(level) for axis, level in run.cell.levels.items()},
             "shape": run.shape,
             "runs": plan.grid.study.repeats,
-            "gpu_hours": run.gpu_hours,
+            "gpu_hours": run.cell.config.resources.gpu_hours,
         }
         for run in (first[cell.name] for cell in plan.grid.cells)
     ]

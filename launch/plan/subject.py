@@ -1,6 +1,5 @@
 """The subject of `plan`, a run or a study: its checks, table, start and batch scripts."""
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,21 +12,18 @@ from launch.plan.forecast import ForecastAnswer
 from launch.plan.measure import measure
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import shape_of, table
-from launch.script.submission import ScriptSubmission
 from launch.slurm import client
 from launch.slurm.executor import sbatch_text
-from launch.slurm.flags import to_words
 from launch.submit.run import bill, check_no_job
 from launch.submit.script import RunRequest, batch_script
-from launch.submit.study import StudyRequest, StudySubmission, first_of_shapes
+from launch.submit.study import StudySubmission, first_of_shapes
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run; `site_name` is a flag of `submit`; `measures` times its steps first."""
+    """A run; `measures` times its steps first."""
 
     request: RunRequest
-    site_name: str | None
     measures: bool = False
     title = "does it fit?"
 
@@ -50,9 +46,9 @@ class RunPlan:
         return [memory.fit_row(name, gpu) for name, gpu in self.forecast.gpus.items()]
 
     def outlook(self) -> str:
-        """Ask the cluster when the run would start, and say how it is queued."""
+        """Ask the cluster when the run would start."""
         start = client.expected_start(self.scripts()[0])
-        return f"it may start about {_date(start)}; {_how_to_submit(self.request, self.site_name)}"
+        return f"it may start about {_date(start)}"
 
     def bill(self) -> str:
         """Return the most that it costs."""
@@ -64,40 +60,10 @@ class RunPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScriptPlan:
-    """A batch script of the user's, as one run or as the runs of a study."""
-
-    submission: ScriptSubmission
-    title = "runs"
-
-    def checks(self) -> Iterator[CheckResult]:
-        """Yield the checks by which `submit` refuses."""
-        return self.submission.checks()
-
-    def rows(self) -> list[Row]:
-        """Return a row for each run of a study."""
-        return table(self.submission.plan) if self.submission.plan else []
-
-    def outlook(self) -> str:
-        """Return the order: how long a script takes is unknown."""
-        plan = self.submission.plan
-        return "\n".join(plan.remarks if plan else ["how long the script takes is unknown"])
-
-    def bill(self) -> str:
-        """Return the most that it costs."""
-        return self.submission.bill()
-
-    def scripts(self) -> list[str]:
-        """Return the flags that are added, and each copy as a diff."""
-        return self.submission.shown()
-
-
-@dataclass(frozen=True, kw_only=True)
 class StudyPlan:
     """A study, or the rest of one, as `submit` would queue it."""
 
     submission: StudySubmission
-    site_name: str | None
     title = "cells"
 
     @cached_property
@@ -126,12 +92,11 @@ class StudyPlan:
         """Ask the cluster when the first run starts: how many go on at once is unknown."""
         one = self.submission
         if not one.todo:
-            return "nothing to run: no run is missing or failed, or none fits"
+            return "nothing to run: no run is missing or failed"
         starts = [client.expected_start(text) for text in self._job_texts()]
         first = _date(min(filter(None, starts), default=None))
         fewer = "; stop: decided may need fewer runs" if one.settings.stop else ""
-        how = _how_to_submit(one.request, self.site_name)
-        return f"the first run may start about {first}{fewer}; {how}"
+        return f"the first run may start about {first}{fewer}"
 
     def bill(self) -> str:
         """Return the remarks on the order of runs, and the most that they cost."""
@@ -151,9 +116,3 @@ class StudyPlan:
 
 def _date(when: float | None) -> str:
     return f"{datetime.fromtimestamp(when):%d %b %H:%M}" if when else "unknown"
-
-
-def _how_to_submit(request: RunRequest | StudyRequest, site_name: str | None) -> str:
-    where = to_words(request.flags | ({"site": site_name} if site_name else {}))
-    words = shlex.join([str(request.source), *request.overrides, *where])
-    return f"queue it: ditbench submit {words}"

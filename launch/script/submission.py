@@ -16,10 +16,11 @@ from configs.errors import ConfigError
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.load import to_tree
+from configs.table import Row
 from configs.yaml12 import dump_yaml
 from launch.lint.lint import lint
 from launch.plan.result import CheckResult, checked, warning
-from launch.plan.study import Plan, make_plan
+from launch.plan.study import Plan, make_plan, table
 from launch.script.edit import mark_resume, present_value, vary
 from launch.script.environment import users_environment
 from launch.script.request import ScriptRequest
@@ -31,6 +32,7 @@ from launch.submit.study_cells import make_folder, record, rows_with
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder, make_run, new_id
 from runs.jobs import scripts_folder
+from runs.snapshot import Repository
 from runs.study_folder import StudyFolder
 
 # Flags by which programs are told where to write, one folder for each run.
@@ -71,6 +73,15 @@ class ScriptSubmission:
     place: Path
     identity: str
     runs: list[ScriptRun]
+    title = "runs"
+
+    def rows(self) -> list[Row]:
+        """Return a row for each run of a study."""
+        return table(self.plan) if self.plan else []
+
+    def outlook(self) -> str:
+        """Return the order: how long a script takes is unknown."""
+        return "\n".join(self.plan.remarks if self.plan else ["how long it takes is unknown"])
 
     def checks(self) -> Iterator[CheckResult]:
         """Check the script by the linter, by sbatch itself, and that no run overwrites another."""
@@ -81,8 +92,8 @@ class ScriptSubmission:
                 yield warning("script", line, one.rule.fix)
         yield checked("script", self._check_script)
         yield checked("outputs", self._check_outputs)
-        if request.repository is not None:
-            yield checked("snapshot", self._check_snapshot)
+        if repository := request.repository:
+            yield checked("snapshot", lambda: _told(repository))
         if request.choices.how != "local":
             yield checked("cluster", self._check_cluster)
 
@@ -127,15 +138,6 @@ class ScriptSubmission:
             "files of one name overwrite each other"
         ]
 
-    def _check_snapshot(self) -> list[str]:
-        """Say what is copied, and what git ignores and is therefore linked."""
-        repository = self.request.repository
-        assert repository is not None
-        linked = (
-            f"; linked, not copied: {', '.join(repository.ignored)}" if repository.ignored else ""
-        )
-        return [f"a copy of {repository.root} runs ({len(repository.tree.files)} files){linked}"]
-
     def _check_cluster(self) -> list[str]:
         """Let sbatch judge the script itself."""
         request = self.request
@@ -156,7 +158,7 @@ class ScriptSubmission:
         count = len(self.runs)
         return bill(count, count * self.request.config(self.place).resources.gpu_hours)
 
-    def shown(self) -> list[str]:
+    def scripts(self) -> list[str]:
         """Return what is submitted: the flags that are added, and each copy as a diff."""
         request = self.request
         lines = [f"sbatch {shlex.join([*request.added, *request.flags, *self._words()])}"]
@@ -256,6 +258,11 @@ def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
 def wrapper_of(run: RunFolder, script: Path) -> Path:
     """Return the path of what sbatch gets: its name is the default name of the job."""
     return run.path / "script" / "job" / script.name
+
+
+def _told(repository: Repository) -> list[str]:
+    links = "".join(f"; linked, not copied: {name}" for name in repository.ignored)
+    return [f"runs in a copy of {repository.root}{links}"]
 
 
 def _header(text: str) -> list[str]:

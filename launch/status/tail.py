@@ -6,16 +6,12 @@ import sys
 import time
 from pathlib import Path
 
-from configs.errors import ConfigError
 from configs.files import open_regular
-from launch.slurm import client
 from launch.slurm.client import Refused
-from launch.status.state import RunStatus, run_status
+from launch.status.state import RunStatus, overview, run_status
 from runs.folder import RunFolder
 from runs.jobs import scripts_folder
-from runs.state.fold import fold
 from runs.state.run_state import RunState
-from runs.state.slurm_job import SlurmJob
 from runs.study_folder import study_of
 
 POLL_S = 0.5
@@ -68,7 +64,7 @@ def follow(run: RunFolder, *, lines: int) -> RunState:
             return one.state
         if time.monotonic() - last_output > SILENCE_S:
             last_output = time.monotonic()
-            _check_job(one)
+            _check_job(run)
         time.sleep(POLL_S)
 
 
@@ -93,19 +89,13 @@ def job_output(run: RunFolder, job: str | None) -> Path | None:
     return max(found, key=lambda file: file.stat().st_mtime_ns, default=None)
 
 
-def _check_job(one: RunStatus) -> None:
+def _check_job(run: RunFolder) -> None:
     """Raise `Refused` if the job of an unfinished run has ended."""
-    if one.job is None:
-        return
-    try:
-        known = client.query_jobs([one.job]).get(one.job, SlurmJob())
-    except ConfigError:
-        # Without Slurm only the folder is left to watch.
-        return
-    if known.is_waiting:
-        print(f"job {one.job} waits: {known.reason}", file=sys.stderr)
+    (one,) = overview([run.path])
+    state, slurm = one.state, one.state.slurm
+    if slurm is not None and slurm.is_waiting:
+        print(f"job {one.job} waits: {slurm.reason}", file=sys.stderr)
     # The run may have ended since its status was read.
-    state = fold(one.run.records(), known)
     if state.is_open and state.next == "resume":
-        word = known.state or "no longer known to Slurm"
-        raise Refused(f"{one.run.path}: {state.recorded}, but its job {one.job} is {word}")
+        word = slurm.state if slurm and slurm.state else "no longer known to Slurm"
+        raise Refused(f"{run.path}: {state.recorded}, but its job {one.job} is {word}")

@@ -14,24 +14,29 @@ from launch.slurm.flags import Flags, parse_flags
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """A cluster: its name, the folders of runs and of the virtualenv, and the flags of a job."""
+    """A cluster: its name, the folders of runs and of its Python, and the flags of a job.
+
+    `container` is the image in which training runs, "" for none.
+    """
 
     name: str
     logs: Path
     umask: str
     venv: Path
+    container: str
     flags: Flags
 
     def exports(self) -> dict[str, str]:
         """Return the variables that a job needs because it runs from a snapshot."""
         values = {"SITE": self.name, "LOGS": self.logs, "UMASK": self.umask, "VENV": self.venv}
+        values |= {"CONTAINER": self.container} if self.container else {}
         return {name: str(value) for name, value in values.items()}
 
 
 def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
     """Return the site called `name`, or that of this host, with its flags for these resources."""
     gpus = str(resources.gpus_per_node)
-    found, logs, umask, venv, *words = _describe(
+    found, logs, umask, venv, container, *words = _describe(
         root, resources.gpu or "", str(resources.nodes), gpus, name=name
     )
     return Site(
@@ -39,6 +44,7 @@ def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
         logs=Path(logs).resolve(),
         umask=umask,
         venv=Path(venv).absolute(),
+        container=container,
         flags=parse_flags(words, source=f"env/sites/{found}.sh"),
     )
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.files import read_text
 from configs.load import read_tree, resolve, to_tree
 from configs.progress import counted
 from configs.yaml12 import dump_yaml
@@ -59,8 +58,6 @@ def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
             if not is_run(cell.path):
                 continue
             check_own(cell.path)
-            if read_text(cell.config_file) == _config_text(run):
-                continue
             tree = read_tree(cell.config_file)
             if digest(resolve(tree, source=str(cell.config_file))) != digest(run.cell.config):
                 raise ConfigError(f"{cell.config_file}: not the config of {study.cells_file}")
@@ -110,11 +107,7 @@ def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[StudyRow]) -> Non
 def _make_cell(path: Path, run: PlannedRun) -> None:
     (path / "attempts").mkdir(parents=True, exist_ok=True)
     # Without fsync: a cell that is lost is made again.
-    (path / "config.yaml").write_text(_config_text(run), encoding="utf-8")
-
-
-def _config_text(run: PlannedRun) -> str:
-    return dump_yaml(to_tree(run.cell.config))
+    (path / "config.yaml").write_text(dump_yaml(to_tree(run.cell.config)), encoding="utf-8")
 
 
 def record(run: RunFolder, event: str, **fields: str) -> None:

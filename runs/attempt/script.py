@@ -221,9 +221,9 @@ class _Script:
     def _record_end(self, status: int) -> bool:
         """Record how the attempt ended; return whether the job is to be requeued."""
         can_resume = self._config.resume is not None
-        # On a busy node KILL may follow TERM before TERM is seen.
-        is_by_slurm = self._is_ended or status == -signal.SIGKILL
-        why = _ask_slurm("why_ended").stdout.strip() if is_by_slurm and batch_job() else ""
+        # The script may end by a signal of Slurm that this process has not had yet.
+        asks = (self._is_ended or status) and batch_job()
+        why = _ask_slurm("why_ended").stdout.strip() if asks else ""
         is_limit = why == "limit" or (self._is_near_limit and can_resume)
         if is_limit and can_resume and batch_job():
             return self._pause()
@@ -234,7 +234,7 @@ class _Script:
                 "from its newest checkpoint" if can_resume else "from the beginning: no --resume"
             )
             self._event("paused", message=f"Slurm requeues the job; it begins again {again}")
-        elif self._is_ended:
+        elif self._is_ended or (why == "cancelled" and status in (-signal.SIGTERM, 143)):
             self._event("stopped")
         elif status:
             output = read_end(self._log.path)

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -44,12 +45,12 @@ def describe(site: str, gpu: str, nodes: int, gpus: int, **variables: str) -> li
     ],
 )
 def test_each_site_spells_its_gpus(site: str, flags: list[str]) -> None:
-    assert describe(site, "a40", 2, 4)[4:] == flags
+    assert describe(site, "a40", 2, 4)[5:] == flags
 
 
 def test_every_site_accepts_any_gpu_and_no_gpu() -> None:
     for file in SITES.glob("*.sh"):
-        one = describe(file.stem, "", 1, 2)[4:]
+        one = describe(file.stem, "", 1, 2)[5:]
         assert any(flag.startswith("--gpu") and flag.endswith("=2") for flag in one)
         assert not any("gpu" in flag for flag in describe(file.stem, "a40", 1, 0)[-2:])
 
@@ -69,6 +70,23 @@ def test_carc_loads_its_modules_and_leaves_the_shell_as_it_was() -> None:
     assert answer.returncode == 0, answer.stderr
     assert answer.stderr == "module load gcc/12.3.0 python/3.11.4 git\n"
     assert "u" not in answer.stdout.split()[0]
+
+
+def test_a_conda_environment_is_activated_without_conda(tmp_path: Path) -> None:
+    folder = tmp_path / "my envs" / "dit"
+    for part in ("bin", "conda-meta", "etc/conda/activate.d"):
+        (folder / part).mkdir(parents=True)
+    (folder / "bin" / "python").symlink_to(sys.executable)
+    (folder / "etc" / "conda" / "activate.d" / "cuda.sh").write_text(
+        'export CUDA_HOME="$CONDA_PREFIX/cuda$UNSET_VARIABLE"\n'
+    )
+    script = 'source env/activate.sh; command -v python; echo "$CUDA_HOME $CONDA_PREFIX $-"'
+    answer = shell(script, SITE="local", VENV=str(folder))
+    assert answer.returncode == 0, answer.stderr
+    python, variables = answer.stdout.splitlines()
+    assert python == f"{folder}/bin/python"
+    assert variables.startswith(f"{folder}/cuda {folder} ")
+    assert "u" in variables.rpartition(" ")[2]
 
 
 def test_a_site_with_modules_needs_the_command() -> None:
@@ -116,6 +134,7 @@ def test_a_missing_site_is_misuse() -> None:
         ({"SITE": "../../tmp/evil"}, "SITE=../../tmp/evil: no such file"),
         ({"LOGS": "~"}, "LOGS=~: the shell did not expand ~"),
         ({"VENV": "~/venv"}, "VENV=~/venv: the shell did not expand ~"),
+        ({"CONTAINER": "/no.sif"}, "CONTAINER=/no.sif: no such image"),
         ({"UMASK": "abc"}, "UMASK=abc: not an octal mask"),
         ({"UMASK": "777"}, "UMASK=777: not an octal mask"),
         ({"UMASK": "007"}, "UMASK=007: not an octal mask that lets only the owner write"),

@@ -96,18 +96,22 @@ def test_an_interface_of_the_site_stays(tmp_path: Path) -> None:
     assert settings(words, tmp_path, GLOO_SOCKET_IFNAME="ib1") == {"GLOO_SOCKET_IFNAME": "ib1"}
 
 
-def test_the_first_node_asks_for_the_way_to_another_one(tmp_path: Path) -> None:
-    scontrol = "scontrol() { printf '%s\\n' a1 a10 b2; }"
-    script = f"source jobs/agents.sh; {scontrol}; another_node"
-    for here, other in (("a1", "a10"), ("a10", "a1")):
+def test_nodes_know_their_own_address_and_that_of_another_one() -> None:
+    addresses = "a1 10.0.0.1\na10 10.0.0.10\nb2 10.0.0.2"
+    lines = [f"NodeName={line.split()[0]} Arch=x86_64 NodeAddr={line.split()[1]} NodeHostName=h"
+             for line in addresses.splitlines()]  # fmt: skip
+    shown = "\n".join(lines)
+    for here, own, other in (("a1", "10.0.0.1", "10.0.0.10"), ("a10", "10.0.0.10", "10.0.0.1")):
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            env={"PATH": "/usr/bin:/bin", "SLURMD_NODENAME": here, "SLURM_STEP_NODELIST": "x"},
+            ["bash", "-euo", "pipefail", "-c",
+             f"source jobs/agents.sh; scontrol() {{ echo '{shown}'; }}; list_addresses; "
+             "NODE_ADDRESSES=$(list_addresses); own_address; another_address"],
+            env={"PATH": "/usr/bin:/bin", "SLURMD_NODENAME": here, "SLURM_JOB_NODELIST": "x"},
             capture_output=True,
             text=True,
             check=True,
-        )
-        assert done.stdout == f"{other}\n"
+        )  # fmt: skip
+        assert done.stdout == f"{addresses}\n{own}\n{other}\n"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from launch.lint.lint import lint
 from launch.lint.script import parse_script
+from runs.folder import ROOT
 from tests.slurm.cluster import Cluster, wait_until
 
 
@@ -36,6 +37,14 @@ class Trial:
         """Return whether a rule warns of a script on this Slurm; without a version it must."""
         assert name in rules(text)
         return name in rules(text, version=self.version)
+
+    def documented(self, script: str) -> str:
+        """Return what the table in docs/slurm.md says of such a script on this version."""
+        page = (ROOT / "docs" / "slurm.md").read_text()
+        rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line[:2] == "| "]
+        versions = next(row for row in rows if row[0] == "a script with")
+        (row,) = [row for row in rows if row[0] == script]
+        return dict(zip(versions, row, strict=True))[".".join(self.version.split(".")[:2])]
 
     def start(self, text: str, *flags: str) -> str:
         """Submit a script and return its job."""

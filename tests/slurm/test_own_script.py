@@ -292,6 +292,34 @@ def test_runs_of_two_values_are_compared(project: Project) -> None:
     assert {row["params.lr"] for row in rows} == {"0.1", "0.5"}
 
 
+def test_the_study_that_a_script_becomes_gives_the_same_runs(project: Project) -> None:
+    words = ["dit.sbatch", "--vary", "--lr=0.1,0.5", "--repeats", "2"]
+    project.write("written.yaml", project.ditbench("plan", *words, "--yaml"))
+    found = []
+    for submitted in (words, ["written.yaml"]):
+        study, jobs = project.submit(*submitted)
+        for job in jobs:
+            project.cluster.wait(job, "COMPLETED", timeout=90)
+        cells = sorted(study.path.glob("cells/*"))
+        texts = [run_log(RunFolder(cell)).decode() for cell in cells]
+        losses = [re.findall(r"^step \d+ loss \S+", text, re.MULTILINE) for text in texts]
+        found.append(({cell.name for cell in cells}, losses))
+    assert found[0] == found[1]
+    assert all(found[0][1])
+
+
+def test_a_snapshot_runs_in_a_copy_of_the_repository(project: Project) -> None:
+    (project.folder / ".gitignore").write_text("venv\n")
+    project.cluster.run("git", "init", "-q", ".", cwd=project.folder)
+    run, [job] = project.submit("dit.sbatch", "--snapshot")
+    project.cluster.wait(job, "COMPLETED", timeout=90)
+    assert events(run)[-1] == "done"
+    copy = run.path / "code"
+    assert (copy / "venv").resolve() == project.folder / "venv"
+    assert list(copy.rglob(f"*{job}*"))
+    assert not list(project.folder.rglob(f"*{job}*"))
+
+
 def test_a_script_runs_in_a_session_of_salloc(project: Project) -> None:
     words = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
              "import launch.__main__ as m; sys.exit(m.main())"]  # fmt: skip

@@ -98,5 +98,5 @@ def test_a_scancel_is_told_from_other_ends_that_send_term(
         trial.cluster.requeue(job)
     else:
         trial.cluster.bring_limit_near(job, seconds=1)
-    trial.wait_for(job, "cancelled", timeout=90)
+    trial.wait_for(job, "cancelled")
     assert answer in trial.output(job).splitlines()

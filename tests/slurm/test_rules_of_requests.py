@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.slurm.script_trial import Trial, rules, trial
@@ -35,11 +37,32 @@ def test_a_job_without_its_output_folder_runs_from_23_02_on(
     script.write_text(f"#!/bin/bash\n{text}")
     job = trial.cluster.submit(script, cwd=trial.folder)
     assert trial.cluster.wait(job) == ("FAILED" if warned else "COMPLETED")
+    said = trial.documented("`--output` in a folder that does not exist")
+    assert said == ("fails" if warned else "runs")
     assert (trial.folder / "ran").exists() is not warned
     (trial.folder / "logs").mkdir(exist_ok=True)
     assert "output-folder" not in rules(text)
     assert trial.cluster.wait(trial.cluster.submit(script, cwd=trial.folder)) == "COMPLETED"
     assert (trial.folder / "ran").exists()
+
+
+def test_a_script_without_directives_gets_what_the_partition_gives(trial: Trial) -> None:
+    bad, good = "srun true\n", "#SBATCH --time=7\nsrun true\n"
+    assert "no-directive" in rules(bad)
+    assert "no-directive" not in rules(good)
+    limits = [trial.cluster.squeue(trial.start(text), "%l") for text in (bad, good)]
+    assert (limits[0] != "7:00", limits[1]) == (True, "7:00")
+
+
+def test_the_json_of_a_state_is_a_text_or_a_list_by_version(trial: Trial) -> None:
+    bad = "squeue --json -j $SLURM_JOB_ID\n"
+    good = "squeue -h -j $SLURM_JOB_ID -o %T\n"
+    assert "json-output" in rules(bad)
+    assert "json-output" not in rules(good)
+    states = [job["job_state"] for job in json.loads(trial.run(bad)[1])["jobs"]]
+    # 22.05 ignores -j.
+    assert {type(state) for state in states} == {str if trial.version < "23.11" else list}
+    assert trial.run(good)[1] == "RUNNING\n"
 
 
 def test_a_variable_in_a_directive_is_taken_literally(trial: Trial) -> None:
@@ -74,6 +97,8 @@ def test_a_step_inherits_the_cpus_of_its_job_unless_22_05_to_23_11(trial: Trial)
     assert "srun-cpus" not in rules(good)
     cpus = 1 if trial.warned("srun-cpus", bad) else 4
     assert trial.run(bad)[1] == f"cpus={cpus}\n"
+    said = trial.documented("`--cpus-per-task` of the job, in `srun`")
+    assert said == ("one CPU" if cpus == 1 else "inherited")
     assert trial.run(good)[1] == "cpus=4\n"
 
 
@@ -107,37 +132,45 @@ def test_the_end_of_a_job_is_in_squeue_and_from_23_02_on_in_a_variable(trial: Tr
     bad = "echo end=$SLURM_JOB_END_TIME\n"
     good = 'echo end=$(squeue -h -j "$SLURM_JOB_ID" -o %e)\n'
     assert "job-end-time" not in rules(good)
-    assert (trial.run(bad)[1] == "end=\n") is trial.warned("job-end-time", bad)
+    is_empty = trial.run(bad)[1] == "end=\n"
+    assert is_empty is trial.warned("job-end-time", bad)
+    assert trial.documented("`SLURM_JOB_END_TIME`") == ("empty" if is_empty else "set")
     assert trial.run(good)[1].startswith("end=20")
 
 
 @pytest.mark.parametrize(
-    ("name", "bad", "good"),
+    ("name", "row", "bad", "good"),
     [
         (
             "gpus-twice",
+            "`--gres=gpu` with `--gpus-per-node`",
             "#SBATCH --gres=gpu:1\n#SBATCH --gpus-per-node=1\n",
             "#SBATCH --gpus-per-node=1\n",
         ),
         (
             "cpus-twice",
+            "`--cpus-per-gpu` with `--cpus-per-task`",
             "#SBATCH --gpus-per-node=1\n#SBATCH --cpus-per-gpu=2\n#SBATCH --cpus-per-task=2\n",
             "#SBATCH --gpus-per-node=1\n#SBATCH --cpus-per-task=2\n",
         ),
         (
             "shared-and-exclusive",
+            "`--exclusive` with `--oversubscribe`",
             "#SBATCH --exclusive\n#SBATCH --oversubscribe\n",
             "#SBATCH --exclusive\n",
         ),
     ],
 )
-def test_requests_that_newer_versions_refuse(trial: Trial, name: str, bad: str, good: str) -> None:
+def test_requests_that_newer_versions_refuse(
+    trial: Trial, name: str, row: str, bad: str, good: str
+) -> None:
     script = trial.folder / "my.sbatch"
     for text, refused in ((bad, trial.warned(name, bad)), (good, False)):
         script.write_text(f"#!/bin/bash\n{text}true\n")
         answer = trial.cluster.run("sbatch", script, cwd=trial.folder, check=False)
         assert bool(answer.returncode) is refused, answer.stderr
     assert name not in rules(good)
+    assert trial.documented(row) == ("refused" if trial.warned(name, bad) else "runs")
 
 
 def test_tasks_per_gpu_are_refused_beside_those_of_the_job_before_26_05(trial: Trial) -> None:
@@ -149,6 +182,8 @@ def test_tasks_per_gpu_are_refused_beside_those_of_the_job_before_26_05(trial: T
     assert "tasks-per-gpu" not in rules(good)
     warned = trial.warned("tasks-per-gpu", bad)
     assert (trial.run(bad)[0] == "FAILED") is warned
+    said = trial.documented("`srun --ntasks-per-gpu` in a job with `--cpus-per-task`")
+    assert said == ("refused" if warned else "runs")
     assert trial.run(good)[1].count("task") == 2
 
 
@@ -156,5 +191,8 @@ def test_gpus_of_a_step_replace_those_of_the_job_from_24_11_on(trial: Trial) -> 
     bad = "#SBATCH --gpus-per-node=2\nsrun --gpus=1 bash -c 'echo $CUDA_VISIBLE_DEVICES'\n"
     good = bad.replace("--gpus=1 ", "")
     assert "srun-gpus" not in rules(good)
-    assert (trial.run(bad)[1] == "0\n") is trial.warned("srun-gpus", bad)
+    is_one = trial.run(bad)[1] == "0\n"
+    assert is_one is trial.warned("srun-gpus", bad)
+    said = trial.documented("`srun --gpus=1` in a job with `--gpus-per-node=2`")
+    assert said == ("one GPU" if is_one else "both GPUs")
     assert trial.run(good)[1] == "0,1\n"

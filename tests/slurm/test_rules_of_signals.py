@@ -52,7 +52,7 @@ def test_a_failed_job_counts_as_completed(trial: Trial, rule: str, bad: str, goo
 
 
 def test_nothing_waits_for_a_step_in_the_background(trial: Trial) -> None:
-    bad = "srun bash -c 'sleep 3; echo trained' &\nsleep 1\n"
+    bad = "srun bash -c 'sleep 10; echo trained' &\nsleep 1\n"
     good = bad + "wait $!\n"
     assert "no-wait" in rules(bad)
     assert "no-wait" not in rules(good)

@@ -88,37 +88,22 @@ def test_two_jobs_with_one_port_on_a_node_share_a_store(trial: Trial, rule: str,
     assert two_jobs_on_a_node(trial, OWN) == ["COMPLETED", "COMPLETED"]
 
 
-SEVERAL = """
-for s in 20 26; do
-  srun --overlap --ntasks=1 torchrun --nnodes=1:1 --nproc-per-node=1 --rdzv-backend=c10d {} \\
-    --rdzv-conf=join_timeout=15 --no-python bash -c 'echo ready; sleep '$s'; echo trained' &
-  pids+=($!)
-  until [[ $(grep -c ready $SLURM_JOB_ID.out) -ge ${{#pids[@]}} ]]; do
-    sleep 0.2
-    kill -0 ${{pids[-1]}} 2>/dev/null || break
-  done
-done
-for pid in ${{pids[@]}}; do wait $pid && echo well || echo died; done
-"""
+NODE_RANK = (
+    "srun torchrun --nnodes=2 --nproc-per-node=1 --node-rank=$((1 - SLURM_PROCID)) {} "
+    "--no-python bash -c 'echo wanted=$((1 - SLURM_PROCID)) got=$GROUP_RANK'\n"
+)
 
 
-def test_two_runs_of_a_job_with_only_its_id_join_each_other(trial: Trial) -> None:
-    bad = SEVERAL.format(OWN)
-    good = SEVERAL.format(
-        OWN.replace("$SLURM_JOB_ID ", "$SLURM_JOB_ID-$s ").replace("))", " + s))")
-    )
-    assert "job-id-alone" in rules(bad)
-    assert "job-id-alone" not in rules(good)
-    ends = []
-    for text in (bad, good):
-        job = trial.start(text, "--nodelist=a40-1")
-        trial.cluster.wait(job, "COMPLETED", timeout=120)
-        ends.append((trial.output(job).count("well\n"), trial.output(job).count("died\n")))
-    assert ends == [(1, 1), (2, 0)]
-
-
-def test_several_runs_of_a_job_need_more_than_its_id() -> None:
-    two = "torchrun --rdzv-id={0} a.py &\ntorchrun --rdzv-id={0} b.py &\nwait $!\n"
-    assert "job-id-alone" in rules(two.format("$SLURM_JOB_ID"))
-    assert "job-id-alone" not in rules(two.format("$SLURM_JOB_ID-$RUN"))
-    assert "job-id-alone" not in rules("torchrun --rdzv-id=$SLURM_JOB_ID a.py\n")
+def test_c10d_orders_nodes_by_their_addresses_and_not_by_their_node_rank(trial: Trial) -> None:
+    port = "$((20000 + SLURM_JOB_ID % 12000))"
+    c10d = f"--rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=127.0.0.1:{port}"
+    bad = NODE_RANK.format(f"{c10d} --local-addr=127.0.0.$((SLURM_PROCID + 1))")
+    good = NODE_RANK.format(f"--master-addr=127.0.0.1 --master-port={port}")
+    assert "node-rank" in rules(bad)
+    assert "node-rank" not in rules(good)
+    # Each task expands its own number.
+    texts = [f"cat >step <<'END'\n{text.removeprefix('srun ')}END\nsrun bash step\n"
+             for text in (bad, good)]  # fmt: skip
+    outputs = [trial.run(text, "--nodes=2", "--ntasks-per-node=1")[1] for text in texts]
+    assert {"wanted=1 got=0", "wanted=0 got=1"} <= {*outputs[0].splitlines()}
+    assert {"wanted=1 got=1", "wanted=0 got=0"} <= {*outputs[1].splitlines()}

@@ -108,6 +108,18 @@ def test_a_here_document_is_not_part_of_the_script() -> None:
     assert rules(WITH_A_HERE_DOCUMENT) == []
 
 
+def test_a_quoted_text_of_several_lines_is_one_command() -> None:
+    container = """srun --container-image=a.sqsh bash -c "
+      export x=1  # it's
+      node src
+    "
+    """
+    head = "#!/bin/bash\n#SBATCH --mem=9G --cpus-per-task=8 --time=1\n"
+    assert "lost-exit-code" not in names(head + container)
+    assert "lost-exit-code" in names(f"{head}{container}echo over\n")
+    assert "lost-exit-code" in names(f"{head}echo don\\'t\n{container}echo over\n")
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "jobs").glob("*.sbatch")))
 def test_our_own_jobs_have_no_warnings(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)

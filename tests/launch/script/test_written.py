@@ -84,8 +84,7 @@ def test_a_snapshot_copies_code_and_links_data(
     monkeypatch.chdir(repository / "sub")
     code, out, err = launch("submit", "my.sbatch", "--snapshot", "--local")
     assert code == 0, err
-    assert f"a copy of {repository} runs (" in err
-    assert "linked, not copied: data\n" in err
+    assert f"runs in a copy of {repository}; linked, not copied: data\n" in err
     run = Path(re.search(r"^run: (.*)$", out, re.MULTILINE)[1])
     (repository / "sub" / "train.sh").write_text("echo after\n")
     (run / "code" / "sub" / "go").touch()

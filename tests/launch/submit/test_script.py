@@ -38,8 +38,8 @@ CASES = {
     "plain": ("resources.gpu=a40", ""),
     "two-nodes": (
         "resources.gpu=a100 resources.nodes=2 resources.gpus_per_node=2 resources.hours=72.5 "
-        "resources.cpus_per_gpu=6 resources.memory_gb=120 --partition=long",
-        "",
+        "resources.cpus_per_gpu=6 resources.memory_gb=120",
+        "--partition=long",
     ),
     "carc": ("--site carc-discovery resources.gpu=a40 resources.gpus_per_node=2", ""),
     "no-gpu": ("resources.gpus_per_node=0", ""),

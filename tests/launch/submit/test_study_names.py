@@ -59,7 +59,7 @@ def scripts(names: Names) -> Iterator[BatchScript]:
     grid = Grid(study=study, source=source, cells=make_cells(study, {}, source="x"))
     plan = make_plan(grid, with_forecast=False)
     flags = parse_flags([f"--gpus-per-node={names.gpu}:1"], source="site")
-    site = Site(name="local", logs=logs, umask="077", venv=Path("/venv"), flags=flags)
+    site = Site(name="local", logs=logs, umask="077", venv=Path("/venv"), container="", flags=flags)
     if not str(logs).isprintable() or "\\" in str(logs):
         raise ConfigError("refused by check_site")
     tree, folder = Tree(digest="TREE", files=[]), StudyFolder(logs / f"{source.stem}-1")

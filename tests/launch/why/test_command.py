@@ -50,3 +50,6 @@ def test_a_study_tells_runs_that_failed_alike_once(site: Path, launch: Launch) -
     assert lines[-1] == f"all of them again: ditbench rerun {study.path}"
     (group,) = json.loads(launch("why", study.path, "--json")[1])
     assert (len(group["runs"]), group["cause"]) == (6, "crash")
+    code, _, err = launch("tail", study.path)
+    assert code == 2
+    assert err == f"{study.path}: not a run's folder; `ditbench status` lists them\n"
