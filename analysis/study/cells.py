@@ -39,10 +39,12 @@ def factors_of(logs: Sequence[RunLog]) -> tuple[tuple[str, ...], list[Levels]]:
         for name, column in unlike.items()
         if name == "engine" or not follows(name, keys)
     }
-    groups = _in_step(varying)
-    # The name with the shortest values labels the levels of its group.
-    shortest = [min(members, key=lambda name: len("".join(varying[name]))) for members in groups]
-    levels = [tuple(varying[name][row] for name in shortest) for row in range(len(logs))]
+    # The name with the shortest values comes first in its group, and labels the levels.
+    groups = [
+        sorted(members, key=lambda name: len("".join(varying[name])))
+        for members in _in_step(varying)
+    ]
+    levels = [tuple(varying[first][row] for first, *_ in groups) for row in range(len(logs))]
     return tuple(" + ".join(members) for members in groups), levels
 
 

@@ -67,10 +67,12 @@ def test_a_cell_that_ran_out_of_memory_is_in_no_pair(ablation):
     assert found["pairs"] == 5
 
 
-def test_factors_that_vary_in_step_are_one(ablation):
+def test_factors_that_vary_in_step_are_one_and_the_first_labels_the_levels(ablation):
     runs = {f"r{n}": SyntheticRun(ranks=n, gpu=f"GPU {n}", seed=n) for n in (1, 2)}
     _, answer, _ = ablation(runs)
-    assert [effect["factor"] for effect in answer] == ["gpu + ranks"]
+    assert [(effect["factor"], effect["from"], effect["to"]) for effect in answer] == [
+        ("ranks + gpu", "1", "2")
+    ]
 
 
 def test_cells_are_paired_only_where_all_else_is_alike(ablation):
