@@ -1,8 +1,10 @@
 """Examine the reading of logs against facts that scripts of their own derived from the same text.
 
-python -m benchmarks.public_logs FOLDER [--markdown] [--details]
+python -m benchmarks.public_logs FOLDER [--facts FILE] [--markdown] [--details]
 
-FOLDER holds logs and `facts.tsv` with the columns path, kind, quantity, truth, tolerance and how.
+FOLDER holds checkouts of repositories as OWNER/NAME; logs that it lacks are counted. The facts are
+`docs/measurements/public-logs.tsv`, with the columns set, repository (OWNER/NAME@commit), path,
+kind, quantity, truth, tolerance and how (the truth was derived).
 Quantities are `last` (step or epoch), `loss`, `val_loss`, `rate`, `runs` (sessions) and `batch`.
 A truth may have alternatives (`80 epochs|19990 steps`) and `none` says that nothing may be claimed;
 a tolerance is relative with `%`, else absolute.
@@ -28,12 +30,13 @@ from analysis.read.options import parse_options, reading_with
 from analysis.read.run_log import RunLog
 from configs.errors import ConfigError, Unreadable
 
+FACTS = Path(__file__).parents[1] / "docs/measurements/public-logs.tsv"
 OUTCOMES = ("right", "wrong and certain", "refused", "unread")
 UNITS = {"steps": ("step",), "epochs": ("epoch",), "samples": ("sample",)}
 # A user who reads one of these knows that the value may be wrong.
 DOUBT = re.compile(
-    r"two readings|no unit|does not say|not known|may be|might be|uncertain|unclear|doubt"
-    r"|as it was read|disagree|ambiguous|could also"
+    r"two readings|no unit|does not say|does not name|not known|may be|might be|uncertain"
+    r"|unclear|doubt|as it was read|disagree|ambiguous|could also"
 )
 
 # Words by which a remark names a quantity.
@@ -49,8 +52,9 @@ NAMES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Fact:
-    """One quantity of one log with its true values."""
+    """One quantity of one log with its true values; `path` is OWNER/NAME/path in the checkout."""
 
+    group: str
     path: str
     kind: str
     quantity: str
@@ -78,9 +82,9 @@ class Reading:
     remarks: tuple[str, ...] = ()
 
 
-def read_facts(folder: Path) -> list[Fact]:
-    """Return the facts of a folder, in the order of the file."""
-    with open(folder / "facts.tsv", encoding="utf-8") as file:
+def read_facts(path: Path) -> list[Fact]:
+    """Return the facts of a table, in the order of the file."""
+    with open(path, encoding="utf-8") as file:
         return [_fact(row) for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
 
 
@@ -88,7 +92,8 @@ def _fact(row: dict[str, str]) -> Fact:
     texts = [] if row["truth"] == "none" else row["truth"].split("|")
     parts = [text.partition(" ") for text in texts]
     return Fact(
-        path=row["path"],
+        group=row["set"],
+        path=f"{row['repository'].partition('@')[0]}/{row['path']}",
         kind=row["kind"],
         quantity=row["quantity"],
         truth=tuple((float(number), unit) for number, _, unit in parts),
@@ -205,11 +210,11 @@ def proposal(remarks: Iterable[str]) -> str | None:
     return None
 
 
-def examine(folder: Path) -> list[tuple[Fact, str, str, Reading]]:
+def examine(folder: Path, facts: Iterable[Fact]) -> list[tuple[Fact, str, str, Reading]]:
     """Return each fact with its outcome, the outcome after pasting, and what was read."""
     readings: dict[str, tuple[Reading, Reading]] = {}
     found = []
-    for fact in read_facts(folder):
+    for fact in facts:
         if fact.path not in readings:
             first = read(folder / fact.path)
             pattern = None if first.rows else proposal(first.remarks)
@@ -223,14 +228,24 @@ def main(arguments: list[str]) -> int:
     """Print the outcomes; return 1 if a value is wrong and shown as certain."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--facts", type=Path, default=FACTS, metavar="FILE")
     parser.add_argument("--markdown", action="store_true", help="a table by kind")
     parser.add_argument("--details", action="store_true", help="a line per fact that is not right")
     args = parser.parse_args(arguments)
-    found = examine(args.folder)
-    total = Counter(outcome for _, outcome, _, _ in found)
-    pasted = Counter(after for _, before, after, _ in found if before == "unread")
-    print(f"{len(found)} facts: " + ", ".join(f"{total[name]} {name}" for name in OUTCOMES))
-    print("the unread after pasting: " + ", ".join(f"{pasted[name]} {name}" for name in OUTCOMES))
+    facts = read_facts(args.facts)
+    there = [fact for fact in facts if (args.folder / fact.path).is_file()]
+    absent = {fact.path for fact in facts} - {fact.path for fact in there}
+    if absent:
+        print(f"{args.folder} lacks {len(absent)} of the logs, such as {min(absent)}")
+    found = examine(args.folder, there)
+    for group in dict.fromkeys(fact.group for fact in there):
+        mine = [entry for entry in found if entry[0].group == group]
+        total = Counter(outcome for _, outcome, _, _ in mine)
+        pasted = Counter(after for _, before, after, _ in mine if before == "unread")
+        logs = len({fact.path for fact, *_ in mine})
+        kinds = len({fact.kind for fact, *_ in mine})
+        print(f"{group}: {len(mine)} facts of {logs} logs of {kinds} kinds: {_counts(total)}")
+        print(f"{group}: the unread after pasting: {_counts(pasted)}")
     if args.markdown:
         print(f"\n| kind | facts | {' | '.join(OUTCOMES)} |\n|---|---|{'---|' * len(OUTCOMES)}")
         for kind in sorted({fact.kind for fact, *_ in found}):
@@ -243,7 +258,11 @@ def main(arguments: list[str]) -> int:
                 {k: row.get(k) for k in ("step", "loss", "attempts")} for row in reading.rows[:3]
             ]
             print(f"{outcome}: {fact.path} {fact.quantity}: {fact.truth}, shown {said}; {after}")
-    return 1 if total["wrong and certain"] else 0
+    return 1 if any(outcome == "wrong and certain" for _, outcome, _, _ in found) else 0
+
+
+def _counts(outcomes: Counter[str]) -> str:
+    return ", ".join(f"{outcomes[name]} {name}" for name in OUTCOMES)
 
 
 if __name__ == "__main__":

@@ -97,13 +97,18 @@ def resolve_study(tree: Tree, *, source: str) -> Study:
 
 def _validated(tree: Tree, kind: str, *, source: str) -> KeyGroup:
     try:
-        return MODELS[kind].model_validate(_without_removed(tree, kind))
+        config = MODELS[kind].model_validate(_without_removed(tree, kind))
     except ValidationError as error:
         lines = [_explain(dict(item), kind) for item in error.errors()]
         fits = [name for name in MODELS if set(tree) <= set(MODELS[name].model_fields)]
         if "kind" not in tree and len(fits) == 1 and fits != [kind]:
             lines = [f"no kind; its keys are those of kind: {fits[0]}"]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None
+    values = flatten(to_tree(config))
+    for name, info in keys(kind).items():
+        if info.needed and values[name] is None:
+            raise ConfigError(f"{source}: {name} must be set: {info.doc}")
+    return config
 
 
 def _without_removed(tree: Tree, kind: str, prefix: str = "") -> Tree:

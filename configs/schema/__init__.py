@@ -48,6 +48,7 @@ class KeyInfo:
     unit: str | None
     affects: frozenset[str]
     free: bool
+    needed: bool
     path: str | None
     tags: frozenset[str]
     short: str | None

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
@@ -11,11 +11,11 @@ from configs.schema.run import Run
 class Encoding(KeyGroup):
     """The images to encode, the VAE, and the format of the store."""
 
-    images: str | None = key(None, "folder of images: one sub-folder per class", path="folder")
+    images: str | None = key(
+        None, "folder of images: one sub-folder per class", needed=True, path="folder"
+    )
     vae: str | None = key(
-        None,
-        "folder of an AutoencoderKL of diffusers",
-        path="folder",
+        None, "folder of an AutoencoderKL of diffusers", needed=True, path="folder"
     )
     features: str | None = key(
         None,
@@ -25,7 +25,7 @@ class Encoding(KeyGroup):
     feature_grid: int = key(
         16, "features per side of an image: the patches per side of the model", "clock", ge=1
     )
-    out: str | None = key(None, "folder of the new store", path="new")
+    out: str | None = key(None, "folder of the new store", needed=True, path="new")
     size: int = key(256, "side of an image after scaling and cropping", "clock", unit="px", ge=1)
     flip: bool = key(True, "also encode the mirrored images", "clock")
     precision: Literal["fp32", "tf32", "bf16"] = key(
@@ -35,13 +35,6 @@ class Encoding(KeyGroup):
     micro_batch: int = key(16, "images that a rank encodes at once", "clock", free=True, ge=1)
     shard_examples: int = key(4096, "images per shard, which a rank holds in memory", "clock", ge=1)
     workers: int = key(0, "loader processes per rank", "clock", free=True, ge=0)
-
-    @model_validator(mode="after")
-    def _folders_are_named(self) -> "Encoding":
-        for name in ("images", "vae", "out"):
-            if getattr(self, name) is None:
-                raise ValueError(f"encode.{name} must name a folder")
-        return self
 
 
 class Encode(Run):

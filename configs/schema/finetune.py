@@ -33,6 +33,7 @@ class Flux(KeyGroup):
         None,
         "model folder in diffusers layout, or with aitoolkit.model.arch what that model needs",
         "loss",
+        needed=True,
         path="either",
         tags="picture",
     )
@@ -49,7 +50,7 @@ class CaptionedImages(KeyGroup):
     """The training images and their captions."""
 
     folder: str | None = key(
-        None, "folder of images with captions in NAME.txt", "loss", path="folder"
+        None, "folder of images with captions in NAME.txt", "loss", needed=True, path="folder"
     )
     trigger: str | None = key(
         None, "word that replaces [trigger] in captions and prompts", "loss", tags="picture"
@@ -71,8 +72,6 @@ class CaptionedImages(KeyGroup):
 
     @model_validator(mode="after")
     def _sizes_are_sizes(self) -> "CaptionedImages":
-        if self.folder is None:
-            raise ValueError("data.folder must name a folder of images with captions")
         if self.bucket % TOKEN_PX:
             raise ValueError(f"data.bucket {self.bucket} is not a multiple of {TOKEN_PX}")
         if not self.resolutions or len(set(self.resolutions)) < len(self.resolutions):
@@ -172,9 +171,3 @@ class Finetune(Run):
     def last_step(self) -> int:
         """Return the step at which the run is done."""
         return self.train.steps
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "Finetune":
-        if self.flux.folder is None:
-            raise ValueError("flux.folder must name a model folder in diffusers layout")
-        return self

@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
 from configs.schema.key import KeyGroup, key
 from configs.schema.run import Run
 
@@ -22,8 +20,9 @@ class NoiseRun(Run):
     kind: Literal["gns"] = key("gns", "kind of run")
     seed: int = key(0, "seed of images, noise and timesteps", "loss", ge=0, lt=2**63)
     run: str | None = key(
-        None, "pretraining run whose checkpoints are measured", "loss", path="pretraining run"
-    )
+        None, "pretraining run whose checkpoints are measured", "loss", needed=True,
+        path="pretraining run",
+    )  # fmt: skip
     steps: list[int] | None = key(None, "saved steps of the run; null: all", "loss")
     weights: Literal["ema", "model"] = key(
         "model", "raw weights (model) or averaged ones (ema)", "loss"
@@ -38,9 +37,3 @@ class NoiseRun(Run):
     precision: Literal["fp32", "bf16"] = key(
         "fp32", "precision of forward and backward, by autocast", "loss clock"
     )
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "NoiseRun":
-        if self.run is None:
-            raise ValueError("run must name the folder of a pretraining run, such as run=logs/RUN")
-        return self

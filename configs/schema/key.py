@@ -27,6 +27,7 @@ def key(
     affects: Affects = "",
     *,
     free: bool = False,
+    needed: bool = False,
     unit: str | None = None,
     path: OnDisk | None = None,
     tags: str = "",
@@ -38,10 +39,11 @@ def key(
 
     `affects` names what a change of the key can change: the `loss`, the `clock` (speed and
     memory) or the requested `resources`; names and remarks affect none. A `free` key may change
-    when a run is resumed. `path` names the kind of file that the value must point to. `tags` are
-    words of `Tag`. `short` replaces the name of the key in names of cells. `replaces` names the
-    key of another run whose value this one replaces. `limits` are those of pydantic (`ge`, ...).
+    when a run is resumed, and a `needed` one must be set. `path` names the kind of file that the
+    value must point to. `tags` are words of `Tag`. `short` replaces the name of the key in names of
+    cells. `replaces` names the key of another run whose value this one replaces. `limits` are those
+    of pydantic (`ge`, ...).
     """
-    extra: JsonDict = {"affects": affects, "free": free, "unit": unit, "path": path}
-    extra |= {"tags": tags, "short": short, "replaces": replaces}
+    extra: JsonDict = {"affects": affects, "free": free, "needed": needed, "unit": unit}
+    extra |= {"path": path, "tags": tags, "short": short, "replaces": replaces}
     return Field(default, description=doc, json_schema_extra=extra, **limits)

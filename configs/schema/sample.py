@@ -2,8 +2,6 @@
 
 from typing import Literal
 
-from pydantic import model_validator
-
 from configs.schema.key import key
 from configs.schema.run import Run
 
@@ -14,8 +12,9 @@ class Sampling(Run):
     kind: Literal["sample"] = key("sample", "kind of run")
     seed: int = key(0, "seed of noise and random labels", "loss", ge=0, lt=2**63, tags="picture")
     run: str | None = key(
-        None, "folder of the pretraining run", "loss", path="pretraining run", tags="picture"
-    )
+        None, "folder of the pretraining run", "loss", needed=True, path="pretraining run",
+        tags="picture",
+    )  # fmt: skip
     step: int | None = key(None, "step of the checkpoint; null: the newest", "loss", ge=1)
     weights: Literal["ema", "model"] = key(
         "ema", "averaged weights (ema) or raw ones (model)", "loss", tags="picture"
@@ -51,9 +50,3 @@ class Sampling(Run):
         None, "precision of the network, by autocast; null: that of the training", "loss clock",
         replaces="train.precision",
     )  # fmt: skip
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "Sampling":
-        if self.run is None:
-            raise ValueError("run must name the folder of a pretraining run, such as run=logs/RUN")
-        return self

@@ -24,7 +24,9 @@ class Study(KeyGroup):
     kind: Literal["study"] = key("study", "kind of this file")
     question: str | None = key(None, "question that the study answers; stored with every cell")
     base: str | None = key(
-        None, "base config of all cells, or a batch script; path relative to this file"
+        None,
+        "base config of all cells, or a batch script; path relative to this file",
+        needed=True,
     )
     set: dict[str, Any] = key({}, "keys that every cell changes from the base")
     axes: dict[str, Any] = key(
@@ -56,8 +58,6 @@ class Study(KeyGroup):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Study":
-        if self.base is None:
-            raise ValueError("base must name a config, such as ../pretrain/digits.yaml")
         repeats = self.repeats * len(self.axes.get("seed", [None]))
         if self.stop and repeats < FEWEST_REPEATS:
             raise ValueError(

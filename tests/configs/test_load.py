@@ -129,7 +129,7 @@ def test_every_key_refuses_a_value_of_another_type(name: str) -> None:
         ),
         (
             {"kind": "encode", "encode": {"images": "x", "vae": "y"}},
-            "encode.out must name a folder",
+            "encode.out must be set: folder of the new store",
         ),
         (
             {"data": {"source": "digits", "path": "x"}},

@@ -1,6 +1,5 @@
 """`jobs/sample.sbatch` without Slurm: killed, stopped, resumed, and refused."""
 
-import json
 import os
 import signal
 import subprocess
@@ -86,21 +85,20 @@ def test_a_job_killed_half_way_continues_to_the_same_bytes(
 
 def test_the_command_samples_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
     agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    out = tmp_path / "by hand.npz"
-    for command in (
-        ["-m", "train", "sample", run.path, "num=20", f"out={json.dumps(str(out))}", "batch=8"],
-        [*agent, "-m", "train", "sample", run.path, "num=20", "batch=8"],
-    ):
+    for place, launcher in (("alone", []), ("under torchrun", agent)):
+        words = [*launcher, "-m", "train", "sample", str(run.path), "num=20", "batch=8"]
         subprocess.run(
-            [sys.executable, *map(str, command)],
-            env=clean_environment(LOGS=str(tmp_path), OMP_NUM_THREADS="1"),
+            [sys.executable, *words],
+            env=clean_environment(LOGS=str(tmp_path / place), OMP_NUM_THREADS="1"),
             check=True,
             capture_output=True,
             timeout=300,
         )
-        assert events(newest_run(tmp_path))[-1] == "done"
-    assert (newest_run(tmp_path).samples / "images.npz").read_bytes() == out.read_bytes()
-    assert len(find_runs(tmp_path)) == 2
+        assert events(newest_run(tmp_path / place))[-1] == "done"
+    alone, together = (
+        newest_run(tmp_path / place).samples / "images.npz" for place in ("alone", "under torchrun")
+    )
+    assert alone.read_bytes() == together.read_bytes()
 
 
 def test_a_run_without_a_checkpoint_fails_for_its_config(run: RunFolder, tmp_path: Path) -> None:

@@ -74,6 +74,9 @@ def test_the_doctor_measures_this_cluster_and_leaves_no_job(clinic: Clinic) -> N
     assert found["requeue"] == "allowed"
     assert found["sacct"] == "yes"
     assert found["driver and compiler"] == "good"
+    assert found["environment"] == f"virtualenv {sys.prefix}"
+    version = clinic.cluster.run("sinfo", "--version").stdout.split()[1]
+    assert (found["Slurm"], found[f"Slurm {version}"]) == (version, "note")
     assert found["GPU a40, 2 per node"].startswith("--gpus-per-node=TYPE:N")
     assert clinic.cluster.run("squeue", "-h").stdout == ""
     assert list((clinic.root / "lo gs").iterdir()) == []

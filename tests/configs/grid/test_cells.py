@@ -113,7 +113,7 @@ def test_true_is_not_1(study) -> None:
         ({"axis": {}}, "unknown key axis; did you mean axes?"),
         ({"base": "bass.yaml"}, "bass.yaml: no such file; did you mean"),
         ({"base": "my-study.yaml"}, "is a study itself"),
-        ({"base": None}, "base must name a config"),
+        ({"base": None}, "base must be set: base config"),
     ],
 )  # fmt: skip
 def test_an_error_is_named_with_the_fix(keys: dict[str, Any], message: str, study) -> None:

@@ -236,7 +236,7 @@ def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path)
     ("keys", "message"),
     [
         ({"num": 0}, "num: expected greater than or equal to 1"),
-        ({"run": None}, "run must name the folder of a pretraining run"),
+        ({"run": None}, "run must be set: folder of the pretraining run"),
         ({"out": "images.npz"}, "out: removed; take samples/images.npz of the run"),
         ({"guidance": 0.5}, "guidance (scale): expected greater than or equal to 1"),
     ],

@@ -148,7 +148,7 @@ def test_fault_the_share_of_data_does_not_enter_the_estimate(run: RunFolder) -> 
 @pytest.mark.parametrize(
     ("keys", "word"),
     [
-        ({}, "run must name the folder"),
+        ({}, "run must be set"),
         ({"run": "a", "sampler": "stratified"}, "sampler: removed"),
         ({"run": "a", "count": 1}, "count"),
     ],
