@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -81,24 +80,6 @@ def test_a_job_killed_half_way_continues_to_the_same_bytes(
     assert (begun.samples / "images.npz").read_bytes() == whole
     done = body(begun.path, logs=tmp_path, job="sample")
     assert "done already" in done.stderr
-
-
-def test_the_command_samples_alone_and_under_torchrun(run: RunFolder, tmp_path: Path) -> None:
-    agent = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    for place, launcher in (("alone", []), ("under torchrun", agent)):
-        words = [*launcher, "-m", "train", "sample", str(run.path), "num=20", "batch=8"]
-        subprocess.run(
-            [sys.executable, *words],
-            env=clean_environment(LOGS=str(tmp_path / place), OMP_NUM_THREADS="1"),
-            check=True,
-            capture_output=True,
-            timeout=300,
-        )
-        assert events(newest_run(tmp_path / place))[-1] == "done"
-    alone, together = (
-        newest_run(tmp_path / place).samples / "images.npz" for place in ("alone", "under torchrun")
-    )
-    assert alone.read_bytes() == together.read_bytes()
 
 
 def test_a_run_without_a_checkpoint_fails_for_its_config(run: RunFolder, tmp_path: Path) -> None:
