@@ -93,7 +93,7 @@ def _parser(arguments: list[str]) -> argparse.ArgumentParser:
 
 
 def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[str]) -> None:
-    """Add the options of a command, or those of its view that `arguments` ask for."""
+    """Add the options of a command, or of the view of it that `arguments` ask for."""
     views = VIEWS.get(name, {})
     chosen = next((view for view in views if f"--{view}" in arguments), name)
     for view, text in views.items():

@@ -41,7 +41,7 @@ def put(
 
 
 def put_more(rows: Sequence[Row], args: argparse.Namespace, *, title: str) -> None:
-    """Print further rows below those of `put`, whose JSON has them already."""
+    """Print further rows below the table of `put`, whose JSON has them already."""
     if rows and not args.json:
         shown = [for_people(row) for row in rows]
         text = csv_text(rows) if args.csv else f"{title}\n{text_table(shown, whole=args.all)}"
@@ -49,7 +49,7 @@ def put_more(rows: Sequence[Row], args: argparse.Namespace, *, title: str) -> No
 
 
 def remark(lines: Iterable[str]) -> None:
-    """Print remarks `NAME: TEXT` on stderr, those of the same text in one line."""
+    """Print remarks `NAME: TEXT` on stderr; remarks of the same text share a line."""
     alike: dict[str, list[str]] = {}
     for line in lines:
         name, _, text = line.partition(": ")

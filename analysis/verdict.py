@@ -39,7 +39,7 @@ def against_first(
 ) -> list[dict[str, Any]]:
     """Return the fields of the verdict on each arm against the first, which has none itself.
 
-    `contrasts` are those of all arms but the first, in the order of their `names`.
+    `contrasts` are of all arms but the first, in the order of their `names`.
     """
     judged = [None, *judge([(one, quantity) for one in contrasts])]
     return [

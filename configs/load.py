@@ -102,7 +102,7 @@ def _validated(tree: Tree, kind: str, *, source: str) -> KeyGroup:
         lines = [_explain(dict(item), kind) for item in error.errors()]
         fits = [name for name in MODELS if set(tree) <= set(MODELS[name].model_fields)]
         if "kind" not in tree and len(fits) == 1 and fits != [kind]:
-            lines = [f"no kind; its keys are those of kind: {fits[0]}"]
+            lines = [f"no kind; its keys belong to kind: {fits[0]}"]
         raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from None
     values = flatten(to_tree(config))
     for name, info in keys(kind).items():

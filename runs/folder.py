@@ -199,7 +199,7 @@ def run_name(source: Path, config: Run) -> str:
 
 
 def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) -> RunFolder:
-    """Create a run folder with the id `identity`, else that of the batch job, else a new one."""
+    """Create a run folder with the id `identity`, else the batch job's, else a new one."""
     if not name.isprintable() or not name.strip(".") or len(os.fsencode(name)) > _LONGEST_NAME:
         raise ConfigError(
             f"{name!r}: not a valid name for a run (at most {_LONGEST_NAME} bytes); "

@@ -51,7 +51,7 @@ def energy(log: RunLog) -> Energy | None:
 def energy_row(log: RunLog) -> dict[str, Any]:
     """Return the energy of a run; unknown values are None.
 
-    `share` is that of the run's GPU time which the readings cover.
+    `share` is the share of the run's GPU time that the readings cover.
     """
     found, breakdown, count = energy(log), time_breakdown(log), ranks(log.facts)
     if found is None or breakdown is None:

@@ -15,7 +15,7 @@ _STEPS_SHOWN = 4
 def noise_figure(rows: Sequence[Row]) -> Figure:
     """Return B_simple of the rows of runs with intervals; undetermined scales leave gaps.
 
-    The upper panel shows it over training, the lower one that of the first run over t at some of
+    The upper panel shows it over training, the lower one shows the first run's over t at some of
     its steps, if it has bins.
     """
     binned = [row for row in rows if row["run"] == rows[0]["run"] and row["t"] != "all"]

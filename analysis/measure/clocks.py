@@ -30,7 +30,7 @@ class Intervals:
     """`m` intervals between successive records of one attempt, in order.
 
     `seconds` and `images` [m] are per step (images are NaN if not recorded). `attempt` [m] and
-    `row` [m] are those of the record that ends an interval, `start` [m] is the row of the record
+    `row` [m] belong to the record that ends an interval, `start` [m] is the row of the record
     before it. `left_out` counts the intervals with a pause or with a clock that stood still. If a
     log prints only tokens per second and device, `unit` is `token/device` and replaces the step.
     `rounding_s` is what averaging does not remove: half a unit of the last digit of printed rates,

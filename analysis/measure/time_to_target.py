@@ -60,9 +60,9 @@ class TimeToTarget:
     """One run's way to the target: seconds since its start, and images seen (NaN if unknown).
 
     Between two evaluations, or two spans of a training loss, both are interpolated; `is_bounded`
-    says that there is a value before it that missed the target. The throughput is that of training
-    time, and `availability` its share of the seconds, 1 if the run does not record it. The rest
-    went into saves, samples and pauses.
+    says that there is a value before it that missed the target. The throughput counts training
+    time alone, and `availability` is its share of the seconds, 1 if the run does not record it. The
+    rest went into saves, samples and pauses.
     """
 
     log: RunLog

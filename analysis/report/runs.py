@@ -101,7 +101,7 @@ def curves_section(data: Mapping[str, Any], logs: Sequence[RunLog]) -> str:
     if any(why_unlike(with_loss[0], log, "loss") for log in with_loss):
         remarks.append(
             "Some training losses are of other objectives, images, or latents of another VAE: only "
-            "those of the same quantity can be compared."
+            "losses of the same quantity can be compared."
         )
     place = '<div id="curves-plot"></div><noscript><p>Curves need JavaScript.</p></noscript>'
     return section("curves", "Curves", place, *map(aside, remarks))

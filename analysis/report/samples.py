@@ -27,7 +27,7 @@ WIDEST, LARGEST_FILE = 360, 1 << 25
 MAX_STEPS, MAX_PROMPTS = 12, 8
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp")
 _NUMBERED = re.compile(r"(step|image)-(\d+)")
-# Keys beside those of `sample` that choose what is drawn.
+# Keys besides the group `sample` that choose what is drawn.
 _DRAWN_BY = frozenset(
     (*tagged("pretrain", "picture"), *tagged("finetune", "picture"), "aitoolkit.model.arch")
 )

@@ -4,7 +4,7 @@ They are Student's, for repeats that are independent and whose logs are about no
 error are divided evenly over the contrasts of a study and then over their looks (Bonferroni), one
 look at each number of repeats from `least` to `most`; late looks get more, since the scatter that
 few repeats show is the least certain. From four cells on, the variance of a cell is drawn towards
-that of all cells, by as much as they are alike (Smyth 2004, "Linear models and empirical Bayes
+the variance of all, by as much as they are alike (Smyth 2004, "Linear models and empirical Bayes
 methods", section 6).
 """
 
@@ -85,8 +85,9 @@ def interval_so_far(
 ) -> Estimate | None:
     """Return a ratio after n repeats, with what the intervals of all looks so far have in common.
 
-    `logs` [n] are those of the ratio of two arms in each repeat; `cells` are those of all cells of
-    the study, whose variances support that of one. Return None before the first look.
+    `logs` [n] are the logs of the ratio of two arms in each repeat; `cells` are the logs of all
+    cells of the study, whose variances support the variance of one. Return None before the first
+    look.
     """
     looks = [_interval(logs[:k], planned, cells) for k in range(planned.least, len(logs) + 1)]
     if not looks:
@@ -124,7 +125,7 @@ def side(ratio: Estimate, *, margin: float) -> int | None:
 def is_in_reach(logs: Floats, planned: Planned, *, cells: Sequence[Floats] = ()) -> bool:
     """Return whether all planned repeats may settle a contrast, the rest being as lucky as `LUCK`.
 
-    The scatter, and the ratio at the end, are taken that far from those of now, to the better side.
+    The scatter, and the ratio at the end, are taken that far from today's, to the better side.
     """
     now, most, (deviation, freedom) = len(logs), planned.most, _scatter(logs, cells)
     narrower = math.sqrt(freedom / float(chdtri(freedom, LUCK)))

@@ -152,9 +152,9 @@ def _slow_head(scores: Floats, most: int, deviation: float) -> int:
 def ratio_of_means(above: Floats, below: Floats) -> Mean:
     """Return the log of the ratio of the means of two series [n] whose values belong together.
 
-    Its error is that of the mean of above/mean(above) - below/mean(below), in which what both share
-    cancels, such as a pause at the same step. A lasting change of that is what these two series
-    did, not noise. The mean of a periodic series is over whole periods.
+    Its error is the error of the mean of above/mean(above) - below/mean(below), in which what both
+    share cancels, such as a pause at the same step. A lasting change of this difference is what
+    these two series did, not noise. The mean of a periodic series is over whole periods.
     """
     (a, above), (b, below) = map(without_period, (above, below))
     gap = above / a - below / b

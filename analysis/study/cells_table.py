@@ -25,8 +25,9 @@ MACHINE = (
 def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, Any]]:
     """Return one row per cell, the first being the baseline; absent values are None.
 
-    The fields of the judgement are those of the speed, and with `loss_` before them those of what
-    is `compared`; all of them share one error. The column of that is the mean over the repeats.
+    The fields of the judgement are about the speed, and with `loss_` before them about what is
+    `compared`; all of them share one error. The column of what is compared is the mean over the
+    repeats.
     """
     arms = group_arms(measure_rates(logs))
     found = compare_arms(arms, [compared], quality=False, as_cells=True)

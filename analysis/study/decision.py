@@ -32,7 +32,7 @@ Repeat = tuple[int, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """The judgement of a quantity of a cell over that of the first one, by the repeats done so far.
+    """The judgement of a quantity of a cell over the first cell's, by the repeats done so far.
 
     Its interval holds at any time (`analysis.stats.sequential`), for all comparisons of the study.
     `why` is `UNDECIDED`, `OUT_OF_REACH` or that nodes are mixed up with cells, None if the repeats
@@ -162,7 +162,7 @@ def _nodes_of_cells(pairs: Pairs) -> str | None:
         shared = next((nodes for nodes in where if where.count(nodes) > 1), None)
         if shared:
             return (
-                f"repeats of one cell share {', '.join(sorted(shared))}, those of the other do not"
+                f"repeats of one cell share {', '.join(sorted(shared))}, of the other they do not"
             )
     return None
 

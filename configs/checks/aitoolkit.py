@@ -104,7 +104,7 @@ def check_aitoolkit(config: Finetune) -> None:
     ]
     if config.validation.held_out and controls:
         raise ConfigError(
-            "validation.held_out: ai-toolkit would evaluate images without those of "
+            "validation.held_out: ai-toolkit would evaluate images without the ones in "
             f"aitoolkit.datasets.{controls[0]}; set it to 0, and read the training loss"
         )
     if arch_of(config):

@@ -57,7 +57,7 @@ def example(name: str) -> str:
     header.append("# Licence and gating: docs/finetune.md, or the page of each download.")
     for key, value in models[name].items():
         ours = taken().get(key, f"aitoolkit.{key}")
-        # Of the keys that ditbench sets, those of model and samples have the same values there.
+        # Of the keys that ditbench sets, the keys of model and samples have the same values there.
         is_ours = ours in keys("finetune") and key.startswith(("model.", "sample."))
         if _HUB.fullmatch(key):
             owner, model, *files = str(value).split("/")

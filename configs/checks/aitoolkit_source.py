@@ -1,7 +1,7 @@
 """The checkout of ai-toolkit, and what it knows: keys, and kinds of model.
 
 Its source is searched, never executed, so that this needs neither torch nor a GPU and holds for any
-commit. The layout is that of v0.12.26 (commit 27a03a91), with which it is tested.
+commit. It expects the layout of v0.12.26 (commit 27a03a91), with which it is tested.
 """
 
 import os

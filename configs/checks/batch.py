@@ -33,7 +33,7 @@ class BatchLayout:
 
     @property
     def noise_count(self) -> int:
-        """K, the microbatches with separate gradients: one per data rank, or those of one rank."""
+        """K, the microbatches with separate gradients: one per data rank, or the single rank's."""
         return self.data_ranks if self.data_ranks > 1 else self.accumulation
 
     @property

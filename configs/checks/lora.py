@@ -34,8 +34,8 @@ def matrices(file: Path) -> Matrices:
 def check_fits(file: Path, model: Path) -> None:
     """Raise `ConfigError` unless each update of a LoRA file is named like a layer of a model.
 
-    Those of other models, of text encoders, and in names other than those of diffusers would be
-    left out without a word.
+    Updates of other models or of text encoders, and updates that are not named as in diffusers,
+    would be left out without a word.
     """
     layers = {f"transformer.{name}" for name in linear_layers(model)}
     updates = matrices(file)

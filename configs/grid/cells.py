@@ -194,7 +194,7 @@ def cell_names(cells: Sequence[Mapping[str, Any]], *, labelled: frozenset[str]) 
 
 
 def repeat_name(name: str, repeat: int) -> str:
-    """Return the name of a run; the first has that of its cell, so that repeats can be added."""
+    """Return the name of a run; the first has its cell's name, so that repeats can be added."""
     return name if repeat == 1 else f"{name}_r{repeat}"
 
 

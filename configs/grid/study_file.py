@@ -23,7 +23,7 @@ from configs.load import (
 from configs.schema import Study
 from configs.yaml12 import parse_yaml
 
-# Keys of the study that the command line may set; all other keys are those of its cells.
+# Keys of the study that the command line may set; all other keys belong to its cells.
 _OWN = frozenset(["question", "repeats", "throttle", "interleave", "report"])
 
 

@@ -12,7 +12,7 @@ class Data(KeyGroup):
 
     source: Literal["digits", "cifar10", "folder", "latents", "dummy"] = key(
         "digits",
-        "digits: those of scikit-learn; cifar10: its binary or pickled files; folder: any images; "
+        "digits: scikit-learn's; cifar10: its binary form; folder: any images; "
         "latents: a store written by jobs/encode.sbatch; dummy: random latents",
         "loss clock",
         tags="picture",
@@ -29,7 +29,7 @@ class Data(KeyGroup):
         tags="picture",
     )  # fmt: skip
     channels: int = key(
-        1, "channels: 1, 3, or those of the latents", "loss clock", ge=1, tags="picture"
+        1, "channels: 1, 3, or as many as the latents have", "loss clock", ge=1, tags="picture"
     )
     classes: int = key(10, "number of labels", "loss", ge=1)
     flip: bool = key(False, "mirror images at random, half of them", "loss")

@@ -17,7 +17,7 @@ from configs.schema.training import LearningRate
 _ATTENTION = r"attn\.(to_q|to_k|to_v|to_out\.0|add_q_proj|add_k_proj|add_v_proj|to_add_out)"
 _MLP = r"ff(_context)?\.net\.(0\.proj|2)|proj_mlp|proj_out"
 _BLOCK = r"(single_)?transformer_blocks\.\d+\."
-# Whole names of layers, by `lora.targets`. ai-toolkit's example trains those of `blocks`.
+# Whole names of layers, by `lora.targets`. ai-toolkit's example trains `blocks`.
 _PATTERNS = {
     "attention": _BLOCK + _ATTENTION,
     "attention+mlp": f"{_BLOCK}({_ATTENTION}|{_MLP})",

@@ -64,7 +64,7 @@ class Model(KeyGroup):
     family: Literal["dit", "jit", "unet"] = key(
         "dit",
         "dit: configured by the keys of model; jit: a transformer on pixels, by width, depth, "
-        "heads, patch, mlp_ratio and model.jit; unet: by those of model.unet",
+        "heads, patch, mlp_ratio and model.jit; unet: by the keys of model.unet",
         "loss clock",
     )
     width: int = key(384, "hidden size", "loss clock", ge=8)

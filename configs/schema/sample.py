@@ -28,25 +28,25 @@ class Sampling(Run):
         tags="picture",
     )  # fmt: skip
     sampler: Literal["euler", "heun", "ddim"] | None = key(
-        None, "euler or heun for flow, ddim for ddpm; null: that of the run", "loss clock",
+        None, "euler or heun for flow, ddim for ddpm; null: the run's", "loss clock",
         replaces="sample.sampler",
     )  # fmt: skip
     steps: int | None = key(
-        None, "sampler steps; null: those of the run", "loss clock", ge=1, replaces="sample.steps"
+        None, "sampler steps; null: the run's", "loss clock", ge=1, replaces="sample.steps"
     )
     guidance: float | None = key(
-        None, "scale of guidance, 1 is off; null: that of the run", "loss clock", unit="scale",
+        None, "scale of guidance, 1 is off; null: the run's", "loss clock", unit="scale",
         ge=1, replaces="sample.guidance",
     )  # fmt: skip
     guidance_low: float | None = key(
-        None, "least t at which guidance acts; null: that of the run", "loss clock", ge=0, le=1,
+        None, "least t at which guidance acts; null: the run's", "loss clock", ge=0, le=1,
         replaces="sample.guidance_low",
     )  # fmt: skip
     guidance_high: float | None = key(
-        None, "largest t at which guidance acts; null: that of the run", "loss clock", ge=0, le=1,
+        None, "largest t at which guidance acts; null: the run's", "loss clock", ge=0, le=1,
         replaces="sample.guidance_high",
     )  # fmt: skip
     precision: Literal["fp32", "tf32", "bf16"] | None = key(
-        None, "precision of the network, by autocast; null: that of the training", "loss clock",
+        None, "precision of the network, by autocast; null: the training's", "loss clock",
         replaces="train.precision",
     )  # fmt: skip

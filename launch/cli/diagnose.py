@@ -20,7 +20,7 @@ def _add_doctor(commands: Commands) -> None:
     doctor.add_argument(
         "--site", metavar="NAME", help="name of the site file (default: cluster name)"
     )
-    doctor.add_argument("--partition", help="partition of the jobs (default: that of the cluster)")
+    doctor.add_argument("--partition", help="partition of the jobs (default: the cluster's)")
     doctor.add_argument("--account", help="account of the jobs, if the site requires one")
     doctor.add_argument("--force", action="store_true", help="overwrite the site file")
     doctor.set_defaults(action=_doctor)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 # The flags of `check`, and their help.
 _CHECK_FLAGS = {
-    "slurm": "batch scripts: the version of Slurm, such as 24.11 (default: that of this machine)",
+    "slurm": "batch scripts: the version of Slurm, such as 24.11 (default: this machine's)",
     "trigger": "captioned images: the word that stands for the subject",
     "resolution": "captioned images: the smallest resolution in px (default: 512)",
     "vae": "latents: the folder of the VAE, if it has moved",

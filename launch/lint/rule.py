@@ -20,7 +20,7 @@ Level = Literal["warning", "remark"]
 class Rule:
     """One mistake: how to find its lines, why it is a mistake, what to write instead, and where.
 
-    `versions` are those of Slurm on which it is a mistake.
+    `versions` are the versions of Slurm on which it is a mistake.
     """
 
     name: str

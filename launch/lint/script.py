@@ -135,7 +135,7 @@ def parse_script(text: str, *, path: Path) -> Script:
 
 
 def without_documents(physical: list[str]) -> list[str]:
-    """Return the lines, those of here-documents emptied."""
+    """Return the lines, with here-documents emptied."""
     kept, end = [], None
     for line in physical:
         kept.append("" if end else line)
@@ -148,7 +148,7 @@ def without_documents(physical: list[str]) -> list[str]:
 
 
 def _commands(physical: list[str]) -> Iterator[ScriptLine]:
-    """Join the lines of a command: those that end in a backslash, and those of a quoted text."""
+    """Join the lines of a command: lines that end in a backslash, and lines of a quoted text."""
     begin = 0
     while begin < len(physical):
         end, (text, quote) = begin + 1, _scan(physical[begin])

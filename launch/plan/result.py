@@ -15,7 +15,7 @@ Check = Callable[[], Sequence[str] | None]
 class CheckResult:
     """The result of one check; `fix` says what to do about a warning or failure.
 
-    `error` is the exception that a check ended with, `remarks` are those of one that passed.
+    `error` is the exception that a check ended with, `remarks` are what one that passed has to say.
     """
 
     level: Literal["pass", "warn", "fail"]

@@ -72,7 +72,7 @@ class StudyPlan:
         return self.submission.requests()
 
     def checks(self) -> Iterator[CheckResult]:
-        """Yield the checks by which `submit` refuses, and those of the first run of each shape."""
+        """Yield the checks by which `submit` refuses, and of the first run of each shape."""
         one = self.submission
         yield from one.checks(self.requests)
         choice = checked("choice", one.check_choice)
@@ -104,7 +104,7 @@ class StudyPlan:
         return "\n".join([*remarks, self.submission.bill(self.requests)])
 
     def scripts(self) -> list[str]:
-        """Return the batch script of one run of each shape, and that of the report."""
+        """Return the batch scripts of one run of each shape and of the report."""
         settings = self.submission.settings
         report = [self.submission.report_script(["JOBS"])] if settings.report else []
         return [*self._job_texts(), *map(sbatch_text, report)]

@@ -11,7 +11,7 @@ _SIGNAL = re.compile(r"[BR]*B[BR]*:(?:SIG)?(USR1|USR2|TERM)(?:@\d+)?", re.IGNORE
 
 
 def sbatch_options(script: Script, flags: list[str]) -> dict[str, str]:
-    """Return the values of a script's `#SBATCH` lines by long name; those of `flags` win."""
+    """Return the values of a script's `#SBATCH` lines by long name; values in `flags` win."""
     own = {name: one.value for name, one in script.directives.items()}
     return own | dict(sbatch_flags(shlex.join(flags)))
 

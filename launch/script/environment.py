@@ -9,7 +9,7 @@ from runs.slurm_env import first_environment
 
 
 def users_environment(given: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables that a batch script gets: those of its user.
+    """Return the variables that a batch script gets: its user's.
 
     env/activate.sh keeps all variables as they were before and after it. What still has its value
     after it gets that before it; of a list that has grown since, such as PATH, the middle does.

@@ -80,7 +80,7 @@ class ScriptRequest:
 
     @property
     def added(self) -> list[str]:
-        """The flags of sbatch that are added to the script's own and to those of the user."""
+        """The flags of sbatch that are added to the script's own and to the user's."""
         if self.resume is None:
             return []
         near = [] if self.options.get("signal") else [f"--signal=B:USR1@{NEAR_LIMIT_S}"]
@@ -125,7 +125,7 @@ def script_study(
     source: Path, *, arguments: Sequence[str] = (), varied: Sequence[str] = (), seeds: int = 0,
     repeats: int = 1, resume: str | None = None,
 ) -> Study:  # fmt: skip
-    """Return the study of a script, or that of a file, with what the command line adds.
+    """Return the study of a script or of a file, with what the command line adds.
 
     `varied` are words such as `--lr=1e-4,3e-4`.
     """

@@ -1,4 +1,4 @@
-"""The runs of a batch script of the user's: one, or those of a study, and their folders.
+"""The runs of a user's batch script, one or the runs of a study, and their folders.
 
 What goes to sbatch is a wrapper with the script's own `#SBATCH` lines, which has
 `runs.attempt.script` run the script. A study has a run for each combination of values.
@@ -62,7 +62,7 @@ class ScriptRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ScriptSubmission:
-    """The runs of a script in the order of their submission; `plan` is that of a study.
+    """The runs of a script in the order of their submission; a study has a `plan`.
 
     `place` is their working directory: the user's, or the same one in a copy of the repository.
     """

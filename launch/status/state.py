@@ -109,7 +109,7 @@ class RunStatus:
 def overview(paths: Sequence[Path]) -> list[RunStatus]:
     """Return the state of all runs under `paths`; query Slurm once for all of them.
 
-    Without an answer the states of the unfinished ones are those of their records.
+    Without an answer the records give the states of the unfinished ones.
     """
     found = [run for path in paths for run in _runs(path)]
     runs = [_readable_status(run) for run in counted(found, "reading the state of runs")]

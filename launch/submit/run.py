@@ -138,7 +138,7 @@ def _prepare(request: RunRequest) -> RunFolder:
 
 
 def check_no_job(run: RunFolder) -> None:
-    """Refuse a second job for a run: its attempt would end that of the first."""
+    """Refuse a second job for a run: its attempt would end the first job's."""
     jobs = [job for job in (awaited_job(run), started_job(run)) if job]
     for one in client.query_jobs(jobs).values():
         if not one.has_ended:

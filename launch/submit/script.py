@@ -60,7 +60,7 @@ class RunRequest:
 
     @property
     def query(self) -> tuple[Path, list[str]]:
-        """The config and the overrides to forecast; of a run also those of its attempts."""
+        """The config and the overrides to forecast; of a run also the overrides of its attempts."""
         if self.resumes is None:
             return self.source, self.overrides
         file = self.resumes.config_file

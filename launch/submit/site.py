@@ -34,7 +34,7 @@ class Site:
 
 
 def read_site(root: Path, resources: Resources, *, name: str | None) -> Site:
-    """Return the site called `name`, or that of this host, with its flags for these resources."""
+    """Return the site called `name`, or this host's, with its flags for these resources."""
     gpus = str(resources.gpus_per_node)
     found, logs, umask, venv, container, *words = _describe(
         root, resources.gpu or "", str(resources.nodes), gpus, name=name
@@ -64,7 +64,7 @@ def site_line(root: Path, *, name: str | None) -> str:
 
 
 def site_environment(name: str | None) -> dict[str, str]:
-    """Return the environment in which env/site.sh reads the site `name`, or that of this host."""
+    """Return the environment in which env/site.sh reads the site `name`, or this host's."""
     return os.environ | ({"SITE": name, "ACTIVATED_SITE": ""} if name else {})
 
 

@@ -53,7 +53,7 @@ class SampledGpu:
             ("memory_mhz", lambda: nvml.nvmlDeviceGetClockInfo(card, memory)),
             ("reasons", lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(card)),
             ("reasons", lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
-            # An instance has no utilisation, and that of its card is not its own.
+            # An instance has no utilisation, and its card's is not its own.
             ("busy", lambda: nvml.nvmlDeviceGetUtilizationRates(own).gpu / 100),
             ("memory_gb", lambda: nvml.nvmlDeviceGetMemoryInfo(own).used / 1e9),
             ("temperature_c", lambda: nvml.nvmlDeviceGetTemperatureV(card, sensor)),

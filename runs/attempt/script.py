@@ -2,7 +2,7 @@
 
 A job of `ditbench submit SCRIPT` calls `main`. The script is a process of a group of its own with
 the environment, the folder, the output files and the signals that Slurm gives a batch script, and
-its exit status is that of the job.
+its exit status becomes the job's.
 """
 
 import contextlib
@@ -39,8 +39,8 @@ from runs.state.log_lines import last_exception
 from runs.state.reasons import is_disk_full
 from runs.trust import check_own
 
-# The files of a run's folder `script/`: the text that runs, and that of later attempts, in which
-# MARK stands for the flags by which it resumes.
+# The files of a run's folder `script/`: the text that runs, and the text of later attempts, in
+# which MARK stands for the flags by which it resumes.
 FIRST, LATER, MARK = "slurm_script", "slurm_script.resume", "DITBENCH_RESUME_FLAGS"
 NEAR_LIMIT_S = 60
 _NEWEST = re.compile(r"\{newest:([^}]*)\}")

@@ -17,7 +17,7 @@ from runs.state.slurm_job import SlurmJob
 class Evidence:
     """The traces of one attempt at a run; attempt 0 is a job that waits or did not begin one.
 
-    `note` is that of the first failing rank (`error.json`). `status` is the exit status of the
+    `note` is what the first failing rank wrote (`error.json`). `status` is the exit status of the
     ranks if they have just left, and `is_cancelled` whether Slurm then says that their job is
     cancelled. `fold` fills in `end`, the last event of the attempt, and `slurm`, the start of the
     job. `is_preemptable` tells, by its name, whether jobs of a partition are preempted.
@@ -50,7 +50,7 @@ class Evidence:
 
     @property
     def reason(self) -> str:
-        """The recorded reason, or that of the first failing rank.
+        """The recorded reason, or the first failing rank's.
 
         A run that is not requeued, since attempts saved nothing, is recorded as a timeout.
         """
@@ -60,7 +60,7 @@ class Evidence:
 
     @property
     def message(self) -> str:
-        """The recorded message, or that of the first failing rank."""
+        """The recorded message, or the first failing rank's."""
         return str(self.end.get("message") or self.note.get("message") or "")
 
     @property

@@ -68,7 +68,7 @@ def fold(
     `events` are its records in the order of writing; steps and evaluations count as such. `slurm`
     is its job, without a state if Slurm does not know it; None if Slurm was not asked. `process`
     are the traces of an attempt whose processes have left: with them an end is found if the record
-    has none, and the reason and its evidence are those of the root cause.
+    has none, and the reason and its evidence belong to the root cause.
     """
     state = _replay(events)
     if process is not None:

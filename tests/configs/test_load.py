@@ -75,7 +75,7 @@ def test_the_hint_is_the_key_that_was_meant(wrong: str, right: str) -> None:
 
 def test_a_study_without_its_kind_is_told_so_once() -> None:
     tree = {"base": "x.yaml", "axes": {"seed": [1, 2]}, "repeats": 3}
-    assert refusal(tree) == "my.yaml: no kind; its keys are those of kind: study"
+    assert refusal(tree) == "my.yaml: no kind; its keys belong to kind: study"
 
 
 def test_a_removed_key_is_dropped_at_its_default_and_else_refused_with_what_replaced_it(

@@ -139,7 +139,7 @@ def _judge(names: list[str], *passes: list[Tensor]) -> dict[str, Any]:
     order, wrong = share.argsort(descending=True).tolist(), int((share > 1).sum())
     worst = [f"{names[i]} (cosine {cosine[i]:.3g}, norm x {ratio[i]:.3g})" for i in order[:5]]
     if wrong:
-        count = f"{wrong} of {len(names)} gradients are not those of plain eager code"
+        count = f"{wrong} of {len(names)} gradients differ from plain eager code's"
         raise RunFailure("gradients", f"{count}, the worst first: {', '.join(worst[:wrong])}")
     cosine, ratio = (x.where(allowed < exact, 1) for x in (cosine, ratio))
     found = {"error": share.max(), "cosine": cosine.min(), "resolved": (allowed < exact).sum()}

@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.out.name.endswith(".tar.xz"):
         raise Unreadable(f"--out {args.out}: does not end in .tar.xz")
     if len(args.paths) != 1:
-        raise Unreadable("archive takes one folder: that of a study, or of several runs")
+        raise Unreadable("archive takes one folder, of a study or of several runs")
     (place,) = places(args.paths)
     if not place.ours:
         raise Unreadable(f"{place.path}: no run folder in it")

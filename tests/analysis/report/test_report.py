@@ -206,7 +206,7 @@ def test_an_archive_has_bands_of_its_arms_and_no_arm_is_hidden(tmp_path):
     alone = {one["name"] for one in curves if one.get("alone")}
     assert alone == {f"dispersive_s{seed}" for seed in range(3)}
     source = page.read_text()
-    assert "only those of the same quantity can be compared" in part(source, "curves")
+    assert "only losses of the same quantity can be compared" in part(source, "curves")
     assert "is not compared with" in part(source, "verdicts")
 
 
