@@ -253,7 +253,7 @@ def test_images_held_out_are_not_evaluated_without_their_control_images(tmp_path
     check_aitoolkit(config(passed, **keys))
     for number in range(2):
         (tmp_path / f"{number}.png").touch()
-    with pytest.raises(ConfigError, match=r"without those of aitoolkit\.datasets\.control_path"):
+    with pytest.raises(ConfigError, match=r"without the ones in aitoolkit\.datasets\.control_path"):
         check_aitoolkit(config(passed, validation={"held_out": 1}, **keys))
 
 
