@@ -92,13 +92,15 @@ def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
 def speed_contrast(
     base: Arm, arm: Arm, *, common: CommonVariance | None = None, is_paired: bool | None = None
 ) -> Contrast:
-    """Return the contrast of images per second, or of steps per second if either lacks images."""
+    """Return the contrast of images per second, else of tokens, else of steps.
+
+    Images and tokens count if both arms record them.
+    """
     if why := why_not_comparable(base, arm):
         return refused(why)
     if why := overlap([run.log for run in (*base.runs, *arm.runs)]):
         return refused(why)
-    images = (base.runs[0].images_per_unit, arm.runs[0].images_per_unit)
-    shift = math.log(images[1] / images[0]) if images[0] and images[1] else 0.0
+    unit, shift = _work(base.runs[0], arm.runs[0])
     sides = [_replicates(base, 0.0), _replicates(arm, shift)]
     if not all(sides):
         return Contrast(mean=None, why="no time is recorded")
@@ -108,11 +110,29 @@ def speed_contrast(
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
-    if None in images or images[0] != images[1]:
-        unit = "image" if None not in images else base.runs[0].unit
+    if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
     return found
+
+
+def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
+    """Return what speed is counted in, and the log of how much more of it a unit of `arm` holds."""
+    if base.images_per_unit and arm.images_per_unit:
+        return "image", math.log(arm.images_per_unit / base.images_per_unit)
+    a, b = _tokens_of(base), _tokens_of(arm)
+    return ("token", math.log(b / a)) if a and b else (base.unit, 0.0)
+
+
+def _tokens_of(run: MeasuredRate) -> float | None:
+    """Return the tokens of a step of a log that counts them, else None."""
+    if run.unit != "step":
+        return None
+    tokens = run.log.column("tokens")
+    known = ~np.isnan(tokens)
+    rises = np.diff(run.log.step[known])
+    each = np.diff(tokens[known])[rises > 0] / rises[rises > 0]
+    return float(np.median(each)) if len(each) and (each > 0).all() else None
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -210,7 +230,7 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
     if a.clock != b.clock:
         untimed = next((run for run in (a, b) if run.summary is None), None)
         if untimed is not None:
-            return f"{untimed.log.name} records no time"
+            return f"no time was read of {untimed.log.name}"
         return f"{b.clock} clock against {a.clock} clock"
     if a.unit != b.unit:
         return f"{b.unit}s against {a.unit}s"

@@ -92,7 +92,7 @@ def _begins_again(inner: Floats, outer: Floats) -> bool:
     """Whether a count falls where another rises by one, and nowhere else."""
     rises, falls = np.diff(outer), np.diff(inner) < 0
     changed = rises != 0
-    if not changed.any() or len(np.unique(inner)) < 2:
+    if not changed.any() or changed.all() or len(np.unique(inner)) < 2:
         return False
     is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
     return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
