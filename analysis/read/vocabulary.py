@@ -149,6 +149,11 @@ def is_evaluation(name: str) -> bool:
     return not _EVALUATION.isdisjoint(key_of(name).split())
 
 
+def names_no_quantity(name: str) -> bool:
+    """Whether a name is empty or only says that a number is of training."""
+    return set(key_of(name).split()) <= _NEUTRAL
+
+
 def is_loss(name: str) -> bool:
     """Whether a name that `ALIASES` does not know is one of a training loss."""
     words = key_of(name).split()

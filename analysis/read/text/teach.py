@@ -10,7 +10,7 @@ from analysis.read.epochs import regularity
 from analysis.read.text.counts import counts_of
 from analysis.read.text.fields import Field
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, meaning
+from analysis.read.vocabulary import is_evaluation, is_loss, meaning, names_no_quantity
 
 # Of the lines that a proposal was written for it must read this share.
 LEAST_READ = 0.5
@@ -58,7 +58,10 @@ def _rising(kind: Kind) -> str | None:
 
 
 def _loss(kind: Kind, step: str) -> str | None:
-    """Return the key of a loss by its name, else of the first decimal that does not only rise."""
+    """Return the key of a loss by its name, else of the first decimal that does not only rise.
+
+    Without a name for it, or with one that only says that it is of training, it may be the loss.
+    """
     fields = {
         key: one for key, one in kind.fields.items()
         if one.form == "number" and key != step and not is_evaluation(one.name)
@@ -67,7 +70,7 @@ def _loss(kind: Kind, step: str) -> str | None:
     decimals = [
         key for key, one in fields.items()
         if key in kind.decimals and (np.diff(kind.rows[key]) < 0).any()
-        and meaning(one.name, one.unit)[0] != "lr"
+        and names_no_quantity(one.name) and names_no_quantity(one.context)
         and not meaning(one.name, one.unit)[0].endswith("_s")
     ]  # fmt: skip
     # Of several decimals one without a name may be anything.
@@ -76,7 +79,12 @@ def _loss(kind: Kind, step: str) -> str | None:
 
 
 def _pattern(kind: Kind, step: str) -> str:
-    is_epoch = "epoch" in meaning(kind.fields[step].name, "")[0].split("_")
+    count = kind.fields[step]
+    # `Training 3 Epoch` counts epochs as `epoch 3` does.
+    after = rf"{_context(count, is_first=True)}\d+\s+epoch"
+    is_epoch = "epoch" in meaning(count.name, "")[0].split("_") or re.search(
+        after, kind.sample, re.IGNORECASE
+    )
     groups = {step: rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)"}
     if (loss := _loss(kind, step)) is not None:
         groups[loss] = r"(?P<loss>[-+.\deEnaif]+)"

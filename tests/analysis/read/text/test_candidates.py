@@ -191,7 +191,7 @@ def test_only_the_last_drawing_of_every_bar_is_every_epoch(tmp_path):
 
 def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
     noise = [f"Namespace(seed={n})" for n in range(3)]
-    lines = [f"<{3 * n}> fitness {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
+    lines = [f"<{3 * n}> train {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
     (tmp_path / "x").write_text("\n".join([*noise, *lines]))
     assert main(["runs", str(tmp_path / "x")]) == 2
     error = capsys.readouterr().err
@@ -201,6 +201,15 @@ def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
     [log] = logs_of(tmp_path / "x", "\n".join([*noise, *lines]), pattern=pattern)
     assert log.step.tolist() == list(range(3, 180, 3))
     assert len(log.values["loss"]) == 59
+
+
+def test_a_number_of_another_name_is_not_proposed_as_the_loss(tmp_path, capsys):
+    lines = [f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)]
+    (tmp_path / "x").write_text("\n".join(lines))
+    assert main(["runs", str(tmp_path / "x")]) == 2
+    error = capsys.readouterr().err
+    assert "(?P<epoch>" in error
+    assert "(?P<loss>" not in error
 
 
 def test_a_pattern_is_one_of_lines_and_counts_those_that_it_reads(tmp_path):
