@@ -145,7 +145,7 @@ def _add_request(command: argparse.ArgumentParser) -> None:
 def _add_force(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--force", action="store_true",
-        help="submit what the checks refuse",
+        help="submit what the checks refuse, and cells that do not fit by forecast",
     )  # fmt: skip
 
 

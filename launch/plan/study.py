@@ -4,7 +4,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class PlannedRun:
 class Plan:
     """A study and its runs in order, with remarks for the user.
 
-    `fault` says why the first faulty cell could not run: its batch, a missing input, or its memory.
+    `fault` says why the first faulty cell could not run: its batch, or a missing input.
     `forecasts` are the known ones, by cell.
     """
 
@@ -50,11 +50,15 @@ class Plan:
 
 
 def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
-    """Plan the runs of a grid."""
+    """Plan the runs of a grid; with a forecast those of cells that fit some GPU that they may get.
+
+    Raise `ConfigError` if no cell does.
+    """
     if not fits_a_directive(grid.name):
         raise ConfigError(f"{grid.name!r}: invalid as a job name; rename the YAML file")
     remarks = [_repeats(grid.study)]
     forecasts = _forecasts(grid) if with_forecast else {}
+    grid, left_out = _fitting(grid, forecasts)
     runs = [
         PlannedRun(
             name=repeat_name(cell.name, repeat),
@@ -66,10 +70,8 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
         for order, (repeat, cell) in enumerate(_in_order(grid.study, grid.cells))
     ]
     if with_forecast:
-        remarks += _without_forecast(grid, forecasts)
-    return Plan(
-        grid=grid, runs=runs, remarks=remarks, fault=_fault(grid, forecasts), forecasts=forecasts
-    )
+        remarks += left_out + _without_forecast(grid, forecasts)
+    return Plan(grid=grid, runs=runs, remarks=remarks, fault=_fault(grid), forecasts=forecasts)
 
 
 def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
@@ -80,11 +82,26 @@ def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
     return {cell.name: answer for cell, answer in zip(cells, answers, strict=True)}
 
 
+def _fitting(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> tuple[Grid, list[str]]:
+    """Return a grid without the cells that clearly do not fit, and a remark that names them."""
+    reasons = {name: why for name, one in forecasts.items() if (why := one.too_large())}
+    if not reasons:
+        return grid, []
+    first, *others = reasons
+    rest = f"; too large as well: {', '.join(others)}" if others else ""
+    remark = f"left out by forecast (--force keeps it): {first}: {reasons[first]}{rest}"
+    cells = [cell for cell in grid.cells if cell.name not in reasons]
+    if not cells:
+        raise ConfigError(f"{grid.source}: no cell fits; {remark}")
+    return replace(grid, cells=cells), [remark]
+
+
 def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> list[str]:
     failed = [answer.remark for answer in forecasts.values() if answer.remark]
-    unknown = len(grid.cells) - len(forecasts) + len(failed)
+    unknown = sum(cell.name not in forecasts for cell in grid.cells) + len(failed)
     remarks = [f"no memory forecast for {unknown} cells"] if unknown else []
-    gpus = [list(answer.gpus.values())[:1] for answer in forecasts.values()]
+    kept = [forecasts[cell.name] for cell in grid.cells if cell.name in forecasts]
+    gpus = [list(answer.gpus.values())[:1] for answer in kept]
     if hours := sum(gpu.get("hours") or 0.0 for found in gpus for gpu in found):
         hours *= grid.study.repeats
         remarks.append(f"about {hours:.2g} hours of steps on all runs, by forecast")
@@ -96,14 +113,12 @@ def overrides_of(cell: Cell) -> list[str]:
     return overrides_from(cell.changes)
 
 
-def _fault(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> str | None:
+def _fault(grid: Grid) -> str | None:
     """Return the first error of a cell that its config alone does not show."""
     for cell in grid.cells:
         try:
             check_ranks(cell.config, world=cell.config.resources.world)
             check_paths(cell.config)
-            if cell.name in forecasts and (reason := forecasts[cell.name].too_large()):
-                raise ConfigError(f"{reason}; or --force")
         except ConfigError as error:
             return f"{grid.source}, cell {cell.name}: {error}; or list the combination in leave_out"
     return None

@@ -204,7 +204,9 @@ def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
 
 
 def test_a_number_of_another_name_is_not_proposed_as_the_loss(tmp_path, capsys):
-    lines = [f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)]
+    lines = [
+        f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)
+    ]
     (tmp_path / "x").write_text("\n".join(lines))
     assert main(["runs", str(tmp_path / "x")]) == 2
     error = capsys.readouterr().err
