@@ -191,14 +191,12 @@ def _rms_norm(x: Tensor, shape: torch.Size, weight: Tensor, eps: float) -> Tenso
     return output
 
 
-def _heads_first(
-    self: Attention, x: Tensor, rope: Tensor, values: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+def _heads_first(self: Attention, x: Tensor, rope: Tensor) -> Tensor:
     """Return what `Attention.forward` returns, with heads before tokens from the start."""
     q, k, v = self.qkv(x).unflatten(2, (-1, 3, self.head_dim)).permute(3, 0, 2, 1, 4)
     q, k = rotate(self.q_norm(q), rope), rotate(self.k_norm(k), rope)
     output: Tensor = self.out(attend(q, k, v).transpose(1, 2).flatten(2))
-    return output, v
+    return output
 
 
 @contextlib.contextmanager

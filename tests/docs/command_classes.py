@@ -27,7 +27,7 @@ MINUTES = (
     r"python -m launch plan \S+ --measure",
     r"python -m train fid .+",
     r"python -m finetune tiny .+",
-    r"python -m benchmarks\..+",
+    r"python -m benchmarks\.block_traffic",
     r"tensorboard .+",
 )
 # Commands that need a cluster, and the test that runs their form on the one-machine Slurm.
@@ -128,7 +128,13 @@ ELSEWHERE = {
     r"python -m pytest tests/slurm/test_matrix\.py": (
         "tests/slurm/test_matrix.py::test_a_lost_node_costs_at_most_one_save_interval"
     ),
-    r"make gpu": (
+    r"python -m benchmarks\.public_logs FOLDER .+": (
+        "tests/benchmarks/test_public_logs.py::test_the_exit_code_and_table_show_what_is_wrong"
+    ),
+    r"python -m benchmarks\.public_scripts FOLDER": (
+        "tests/benchmarks/test_public_scripts.py::test_output_is_equal_if_the_same_bytes_are_left"
+    ),
+    r"make gpu|python -m benchmarks\.gpu .+": (
         "tests/benchmarks/test_gpu.py::test_every_piece_is_measured_on_a_cpu_at_tiny_sizes"
     ),
     r"python -m pip install .+ wheels/\S+ && export PYTHONPATH=\S+": (

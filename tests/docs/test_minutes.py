@@ -38,7 +38,7 @@ STUDY = (
 # Smaller numbers, and values for placeholders.
 INSTEAD = {
     r"step-000000500": "step-000000200",
-    r"(gns logs/\S+)( bins=null)?( \[key=value \.\.\.\])?$": r"\1 bins=2 samples=2",
+    r"(gns\.sbatch logs/\S+).*$": r"\1 bins=2 samples=2",
     r"samples=50$": "samples=5",
     r"--logdir logs": "--logdir logs --port 0",
 }
