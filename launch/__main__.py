@@ -79,7 +79,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     top = parser()
-    options, rest = top.parse_known_args(_with_values(arguments[:cut]))
+    options, rest = top.parse_known_args(_with_values(_without_dry_run(arguments[:cut])))
     flags = arguments[cut + 1 :]
     end = flags.index("--") if "--" in flags else len(flags)
     options.flags, words = flags[:end], flags[end + 1 :]
@@ -90,6 +90,13 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if rest or words:
         options.overrides += rest + words
     return options
+
+
+def _without_dry_run(words: list[str]) -> list[str]:
+    """Return `submit X --dry-run` as `plan X`, which it is."""
+    if words[:1] == ["submit"] and "--dry-run" in words:
+        return ["plan", *(word for word in words[1:] if word != "--dry-run")]
+    return words
 
 
 def _with_values(words: list[str]) -> list[str]:

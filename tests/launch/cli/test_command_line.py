@@ -16,6 +16,11 @@ def flags(command: argparse.ArgumentParser) -> list[str]:
     return sorted(word for action in command._actions for word in action.option_strings)
 
 
+def test_a_dry_run_of_submit_is_a_plan() -> None:
+    options = parse(["submit", "my.sbatch", "--vary", "--lr=1,2", "--dry-run", "--yaml"])
+    assert (options.command, options.vary, options.yaml) == ("plan", ["--lr=1,2"], True)
+
+
 def test_these_are_all_its_flags() -> None:
     (commands,) = (
         action.choices
