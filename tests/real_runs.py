@@ -42,7 +42,7 @@ def body(
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1500,
     )
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
