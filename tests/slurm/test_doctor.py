@@ -120,7 +120,8 @@ def test_ctrl_c_cancels_the_job(clinic: Clinic) -> None:
     other = clinic.cluster.submit("--time=5", "--output=/dev/null", script="sleep 200")
     clinic.cluster.wait(other, "RUNNING")
     process = subprocess.Popen(
-        [sys.executable, "-m", "launch", "doctor"],
+        # A background job ignores INT, and so would its children.
+        ["env", "--default-signal=INT", sys.executable, "-m", "launch", "doctor"],
         cwd=clinic.root,
         env=clinic.cluster.environment | clinic.environment,
         stdout=subprocess.PIPE,
