@@ -2,7 +2,8 @@
 
 import argparse
 
-from analysis.measure.time_to_target import group_rows, group_runs, parse_target, time_to_target
+from analysis.measure.target_groups import group_rows, group_runs
+from analysis.measure.time_to_target import parse_target, time_to_target
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 from configs.errors import Unreadable

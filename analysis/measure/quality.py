@@ -10,8 +10,9 @@ import numpy as np
 from analysis.measure.differences import recipe
 from analysis.observations import group_alike, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, one_sample, refused
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats, blocks_mean, estimate_fields
+from analysis.stats.samples import one_sample
 from analysis.verdict import against_first
 
 # The margin of equivalent distances.

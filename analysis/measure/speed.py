@@ -19,18 +19,10 @@ from analysis.observations import (
     pass_of,
     seed_of,
 )
-from analysis.stats.contrast import (
-    FEWEST,
-    Contrast,
-    Quantity,
-    Replicate,
-    contrast,
-    one_sample,
-    refused,
-    share_something,
-)
+from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
+from analysis.stats.samples import one_sample, share_something
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
 from analysis.stats.summary import (
     MOST_ISOLATED,

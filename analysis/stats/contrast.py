@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy.special import fdtrc
 
-from analysis.stats.intervals import Floats
 from analysis.stats.mean import Mean
+from analysis.stats.samples import one_sample, satterthwaite, share_something, welch
 from analysis.stats.sequential import CommonVariance
 
 Word = Literal[
@@ -25,8 +24,6 @@ Word = Literal[
 Unit = Literal["round", "pass", "repeat", "seed", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
-# Pairs share something if they would differ as much by chance in so few cases.
-SHARED_LEVEL = 0.05
 NODES_DIFFER = "nodes differ"
 ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
@@ -200,17 +197,6 @@ def _by_pairs(
     return Contrast(mean=mean, unit=unit, n=len(pairs), is_claim=True, further=tuple(further))
 
 
-def share_something(logs: Floats) -> bool:
-    """Whether the columns of `logs` [arms, n] differ by more than chance (F of a two-way table)."""
-    arms, n = logs.shape
-    about = logs - logs.mean(axis=1, keepdims=True)
-    columns = about.mean(axis=0)
-    between = arms * float(columns @ columns) / (n - 1)
-    freedom = (n - 1) * (arms - 1)
-    within = float(((about - columns) ** 2).sum()) / freedom
-    return within == 0 or bool(fdtrc(n - 1, freedom, between / within) < SHARED_LEVEL)
-
-
 def _further(a: Replicate, b: Replicate) -> list[float]:
     return [after - before for before, after in zip(a.stretches, b.stretches, strict=True)]
 
@@ -297,14 +283,7 @@ def _within_nodes(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Mean:
     squares = [sum(float(np.var(logs)) * len(logs) for logs in side) for side in sides]
     parts = np.array(squares) / freedom * (weights**2 / counts).sum(axis=1)
     gap = float(weights @ (means[1] - means[0]))
-    return _satterthwaite(gap, parts.tolist(), freedom.tolist())
-
-
-def _satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
-    """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
-    squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
-    whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
-    return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
+    return satterthwaite(gap, parts.tolist(), freedom.tolist())
 
 
 def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
@@ -326,25 +305,6 @@ def _welch(base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVa
     seeds = [{run.seed for run in side} for side in (base, arm)]
     unit: Unit = "seed" if all(len(own) >= FEWEST for own in seeds) else "repeat"
     return Contrast(mean=mean, unit=unit, n=n, is_claim=True, further=tuple(further))
-
-
-def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
-    """Return the difference of the means of two samples of unlike variance (Welch 1947).
-
-    Each variance is drawn towards the `common` one, as far as cells scatter alike.
-    """
-    common = common or CommonVariance()
-    parts = [
-        float(common.moderated(side.var(ddof=1), len(side))) / len(side) for side in (below, above)
-    ]
-    known = [common.freedom + len(side) - 1 for side in (below, above)]
-    return _satterthwaite(float(above.mean() - below.mean()), parts, known)
-
-
-def one_sample(logs: Floats) -> Mean:
-    """Return the mean of two or more independent values."""
-    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Mean(value=float(logs.mean()), error=error, freedom=len(logs) - 1.0)
 
 
 def is_within(mean: Mean, margin: float) -> bool:

@@ -10,10 +10,11 @@ import numpy as np
 from analysis.measure.rate import MeasuredRate
 from analysis.measure.speed import SPEED, Arm
 from analysis.observations import overlap
-from analysis.stats.contrast import Contrast, Quantity, one_sample, refused
+from analysis.stats.contrast import Contrast, Quantity, refused
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import judge
 from analysis.stats.mean import Mean
+from analysis.stats.samples import one_sample
 from analysis.study.cells import Levels, factors_of, peak_memory_gb
 from analysis.verdict import verdict_fields
 

@@ -12,7 +12,7 @@ from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import one_sample
+from analysis.stats.samples import one_sample
 from analysis.study.cells import factors_of, peak_memory_gb, seconds_per_image
 from analysis.study.compare import Comparison, compare_arms
 from analysis.verdict import verdict_fields

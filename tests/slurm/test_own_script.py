@@ -6,87 +6,24 @@ batch_scripts/ holds scripts with the habits of public ones, and stand-ins for p
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from runs.folder import ROOT, RunFolder
 from tests.slurm.cluster import Cluster, wait_until
+from tests.slurm.script_project import SCRIPTS, Project, make_project, project
 
-SCRIPTS = Path(__file__).parent / "batch_scripts"
+__all__ = ["project"]
+
 ARGUMENTS = {"defaults": ["--extra", "a b"], "arguments": ["model", "--accumulation=4 --x"]}
 REMARK = re.compile(rb"^(?:\d: )?a remark on stderr\n", re.MULTILINE)
 # What Slurm says if the nodes of a first step are not free at once.
 RETRY = re.compile(rb"^srun: (?:Job \d+ step creation|Step created for).*\n", re.MULTILINE)
 # What is varied in each script; None if it is refused, with a part of the sentence.
 VARIED = {"hydra": "optim.lr", "defaults": "LR", "nanogpt": "LR", "python_script": None}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Project:
-    """The folder of a lab, with the launchers on its PATH."""
-
-    cluster: Cluster
-    folder: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
-            "PYTHONPATH": "",
-            "BASH_FUNC_module%%": '() {  echo "module $*"\n}',
-        }
-
-    def write(self, name: str, text: str) -> Path:
-        script = self.folder / name
-        script.write_bytes(text.encode(errors="surrogateescape"))
-        return script
-
-    def sbatch(self, script: Path, *words: str) -> str:
-        answer = self.cluster.run(
-            "sbatch", "--parsable", script.name, *words, cwd=script.parent, env=self.environment
-        )
-        return answer.stdout.strip()
-
-    def ditbench(self, *words: str, check: bool = True, folder: Path | None = None) -> str:
-        """Run the launcher as somebody in the folder does, and return what it prints."""
-        bootstrap = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import launch.__main__ as m"
-        answer = self.cluster.run(
-            sys.executable, "-c", f"{bootstrap}; sys.exit(m.main())", *words,
-            cwd=folder or self.folder, env=self.environment | {"LOGS": str(self.logs)}, check=check,
-        )  # fmt: skip
-        return answer.stdout if check else answer.stdout + answer.stderr
-
-    @property
-    def logs(self) -> Path:
-        return self.folder.parent / "logs"
-
-    def submit(self, *words: str, folder: Path | None = None) -> tuple[RunFolder, list[str]]:
-        """Submit, and return the run or study with its jobs."""
-        lines = self.ditbench("submit", *words, folder=folder).splitlines()
-        found = dict(line.split(": ", 1) for line in lines)
-        path = found.get("run") or found["study"]
-        return RunFolder(Path(path)), (found.get("job") or found["jobs"]).split(", ")
-
-
-def make_project(cluster: Cluster, folder: Path) -> Project:
-    shutil.copytree(SCRIPTS, folder)
-    for name in ("accelerate", "apptainer", "torchrun", "uv"):
-        shutil.copy(folder / "bin" / "launcher", folder / "bin" / name)
-    (folder / "logs").mkdir()
-    (folder / "venv" / "bin").mkdir(parents=True)
-    (folder / "venv" / "bin" / "activate").write_text("export IN_VENV=1\n")
-    return Project(cluster=cluster, folder=folder)
-
-
-@pytest.fixture
-def project(cluster: Cluster, tmp_path: Path, several_jobs: None) -> Project:
-    return make_project(cluster, tmp_path / "lab's folder")
 
 
 def outputs(folder: Path, job: str) -> dict[str, bytes]:

@@ -20,7 +20,7 @@ _FAMILIES = {
 
 
 class Network(Protocol):
-    """What training calls on a network besides the interface of `nn.Module`.
+    """The interface that training needs besides `nn.Module`'s.
 
     Its layers say how they are treated (`train.model.roles`).
     """

@@ -8,7 +8,8 @@ import pytest
 
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import why_unlike
-from analysis.measure.time_to_target import group_runs, parse_target
+from analysis.measure.target_groups import group_runs
+from analysis.measure.time_to_target import parse_target
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast
 from analysis.stats.judge import judge

@@ -1,0 +1,150 @@
+"""Groups of runs on their way to a target: speedup, and what it is made of, against the first."""
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.measure.differences import recipe
+from analysis.measure.loss_curve import why_unlike
+from analysis.measure.time_to_target import Target, TimeToTarget, smoothing_span, time_to_target
+from analysis.observations import group_alike, nodes_of, overlap, seed_of
+from analysis.read.machine import ranks
+from analysis.read.run_log import RunLog
+from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.verdict import against_first
+from configs.errors import Unreadable
+
+# The attribute of a run behind each gain, and the power at which more of it is better.
+GAINS = {
+    "speedup": ("seconds", -1),
+    "throughput_gain": ("images_per_s", 1),
+    "statistical_efficiency": ("images", -1),
+    "availability_gain": ("availability", 1),
+}
+TO_TARGET = Quantity(
+    name="speed to the target", better="higher", stretch="up to the target", margin=0.02
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetGroup:
+    """Repeats of one run, or runs of one `size` without configs; `missed` failed the target.
+
+    `size` is the number of devices and the global batch, 0 if unknown.
+    """
+
+    name: str
+    size: tuple[int, int]
+    reached: tuple[TimeToTarget, ...]
+    missed: tuple[str, ...]
+
+    def values(self, name: str) -> Floats:
+        """Return an attribute of every run that reached the target."""
+        return np.array([getattr(run, name) for run in self.reached])
+
+    def mean(self, name: str) -> float | None:
+        """Return the geometric mean of an attribute, None if a run does not know it."""
+        values = self.values(name)
+        is_known = len(values) and not np.isnan(values).any()
+        return float(np.exp(np.log(values).mean())) if is_known else None
+
+
+def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
+    """Group runs by devices and global batch; raise `Unreadable` for losses of other terms."""
+    for other in logs[1:]:
+        if why := why_unlike(logs[0], other, target.name):
+            raise Unreadable(
+                f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
+                "example FID, or validation_loss"
+            )
+    span = smoothing_span(logs)
+    found = []
+    for members in group_alike(sorted(logs, key=_size), _group):
+        times = {log.name: time_to_target(log, target, span=span) for log in members}
+        found.append(
+            TargetGroup(
+                name=members[0].name,
+                size=_size(members[0]),
+                reached=tuple(one for one in times.values() if one),
+                missed=tuple(name for name, one in times.items() if one is None),
+            )
+        )
+    return found
+
+
+def _group(log: RunLog) -> Hashable | None:
+    """Return what repeats share: their recipe, or the devices and batch if they have no config."""
+    return recipe(log) or (_size(log) if any(_size(log)) else None)
+
+
+def _size(log: RunLog) -> tuple[int, int]:
+    return _devices(log) or 0, log.global_batch or 0
+
+
+def _devices(log: RunLog) -> int | None:
+    """Return the number of ranks from our manifest or from an MLPerf log."""
+    count = log.facts.get("number_of_ranks")
+    return ranks(log.facts) or (int(count) if isinstance(count, int) else None)
+
+
+def group_rows(groups: Sequence[TargetGroup]) -> list[dict[str, Any]]:
+    """Return a row per group: speedup = throughput gain x statistical efficiency x availability.
+
+    Each is a ratio of geometric means, with the interval over seeds if there are enough.
+    """
+    base = groups[0]
+    contrasts = [_contrast(base, group, "seconds", -1) for group in groups[1:]]
+    verdicts = against_first(contrasts, TO_TARGET, names=[group.name for group in groups])
+    return [
+        _group_row(base, group) | verdict for group, verdict in zip(groups, verdicts, strict=True)
+    ]
+
+
+def _group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
+    minutes, (gpus, batch) = (group.mean("seconds") or 0) / 60 or None, group.size
+    row: dict[str, Any] = {"run": group.name}
+    row |= {"gpus": gpus or None, "global_batch": batch or None, "minutes": minutes}
+    row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
+    row |= {"images_per_s": group.mean("images_per_s"), "samples_to_target": group.mean("images")}
+    row |= {"steps_to_target": group.mean("steps") if group.mean("images") is None else None}
+    for name, (of, power) in GAINS.items():
+        row |= estimate_fields(name, _gain(base, group, of, power))
+    return row
+
+
+def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estimate | None:
+    if base.mean(name) is None or group.mean(name) is None:
+        return None
+    if group is base:
+        return Estimate(value=1.0)
+    mean = _contrast(base, group, name, power).mean
+    if mean is None:
+        ratio = (group.mean(name) or 1.0) / (base.mean(name) or 1.0)
+        return Estimate(value=ratio**power)
+    return mean.estimate().map(math.exp)
+
+
+def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Contrast:
+    """Return how much better a group is than the first, over seeds."""
+    if base.missed or group.missed or not (base.reached and group.reached):
+        return Contrast(mean=None, why="a run missed the target")
+    if not all(run.is_bounded for run in (*base.reached, *group.reached)):
+        return Contrast(mean=None, why="a run met the target at its first value")
+    if name == "seconds" and (why := overlap([r.log for r in (*base.reached, *group.reached)])):
+        return refused(why)
+    sides = [
+        [
+            Replicate(
+                log=power * math.log(getattr(run, name)),
+                seed=seed_of(run.log),
+                nodes=nodes_of(run.log),
+            )
+            for run in side.reached
+        ]
+        for side in (base, group)
+    ]
+    return contrast(*sides)

@@ -1,0 +1,50 @@
+"""Means of one or two samples of independent values, and whether paired values go together."""
+
+import math
+from collections.abc import Sequence
+
+from scipy.special import fdtrc
+
+from analysis.stats.intervals import Floats
+from analysis.stats.mean import Mean
+from analysis.stats.sequential import CommonVariance
+
+# Pairs share something if they would differ as much by chance in so few cases.
+SHARED_LEVEL = 0.05
+
+
+def one_sample(logs: Floats) -> Mean:
+    """Return the mean of two or more independent values."""
+    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
+    return Mean(value=float(logs.mean()), error=error, freedom=len(logs) - 1.0)
+
+
+def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
+    """Return the difference of the means of two samples of unlike variance (Welch 1947).
+
+    Each variance is drawn towards the `common` one, as far as cells scatter alike.
+    """
+    common = common or CommonVariance()
+    parts = [
+        float(common.moderated(side.var(ddof=1), len(side))) / len(side) for side in (below, above)
+    ]
+    known = [common.freedom + len(side) - 1 for side in (below, above)]
+    return satterthwaite(float(above.mean() - below.mean()), parts, known)
+
+
+def satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
+    """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
+    squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
+    whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
+    return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
+
+
+def share_something(logs: Floats) -> bool:
+    """Whether the columns of `logs` [arms, n] differ by more than chance (F of a two-way table)."""
+    arms, n = logs.shape
+    about = logs - logs.mean(axis=1, keepdims=True)
+    columns = about.mean(axis=0)
+    between = arms * float(columns @ columns) / (n - 1)
+    freedom = (n - 1) * (arms - 1)
+    within = float(((about - columns) ** 2).sum()) / freedom
+    return within == 0 or bool(fdtrc(n - 1, freedom, between / within) < SHARED_LEVEL)
