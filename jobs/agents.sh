@@ -49,7 +49,7 @@ list_addresses() {
   return 1
 }
 
-# Print the address of this node, as the other nodes reach it, or that of another one.
+# Print the address of this node, as the other nodes reach it, or another node's.
 own_address() {
   sed -n "s/^$SLURMD_NODENAME //p" <<<"$NODE_ADDRESSES" | grep .
 }
