@@ -139,11 +139,16 @@ class Cluster:
         return [dict(zip(fields, row.split("|"), strict=True)) for row in rows]
 
     def accounted(self, job: str, *fields: str, timeout: float = 30) -> dict[str, str]:
-        """Wait for the end of the job in the accounting, 1-2 s after it; return the row."""
+        """Wait for the end of the job in the accounting, 1-2 s after it; return the row.
+
+        A job whose end is recorded before its start is called "allocation" until then.
+        """
 
         def row() -> dict[str, str]:
             rows = self.sacct(job, "State", *fields)
-            return rows[0] if rows and rows[0]["State"].split()[0] in FINAL_STATES else {}
+            if not rows or rows[0].get("JobName") == "allocation":
+                return {}
+            return rows[0] if rows[0]["State"].split()[0] in FINAL_STATES else {}
 
         wait_until(row, timeout=timeout, what=f"accounting of job {job}")
         return row()
