@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
-from analysis.read.clock import EPOCH_TIMES
+from analysis.read.clock import EPOCH_TIMES, median
 from analysis.read.columns import Cells, Rows, spread
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import column_of
+from analysis.read.vocabulary import column_of, preferred, tells_unit, unit_factor
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
@@ -77,7 +77,10 @@ def logs_of(
         lines.append(line)
     for column, own in columns.items():
         if own in cells.found:
-            cells.found[column] = cells.found.pop(own)
+            at, read = cells.found.pop(own)
+            unit = unit_factor(own) if column.endswith("_s") else 1.0
+            factor = 1 / unit if "_per_" in column else unit
+            cells.found[column] = at, [factor * number for number in read]
     return log_of_cells(cells, lines, path=path, name=name, kind=kind)
 
 
@@ -85,21 +88,29 @@ def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
+    names = preferred(cells.found)
     columns = cells.columns(len(lines))
+    without_unit = {own for own, foreign in names.items() if not tells_unit(foreign)}
     if "Progress/kimg" in columns:
         columns.setdefault("images", np.round(1e3 * columns["Progress/kimg"]))
     if columns.keys().isdisjoint(AXES):
         return []
-    if "time" in columns and np.nanmedian(columns["time"]) < EPOCH_TIMES:
-        # No time of day: seconds since the start, or of a step.
+    if "time" in columns and median(columns["time"]) < EPOCH_TIMES:
+        # No time of day: a time since the start, or of a step.
         columns["duration_s"] = columns.pop("time")
+        without_unit |= {"duration_s"} if "time" in without_unit else set()
         if "_timestamp" in cells.found:
             columns["time"] = spread(*cells.found["_timestamp"], len(lines))
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
     placed = on_axis(Rows(columns))
     assert placed is not None
     rows, axis, remark = placed
-    found = Placed(rows=rows, axis=axis, remarks=[remark] if remark else [], unit_is_known=False)
+    found = Placed(
+        rows=rows,
+        axis=axis,
+        remarks=[remark] if remark else [],
+        without_unit=frozenset(without_unit),
+    )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
 
 
