@@ -26,7 +26,7 @@ def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, str | No
                 # Shares of epochs: each row is a count of its own.
                 return rows.replace(step=np.arange(1.0, len(rows) + 1)), "unit", None
             return rows.replace(step=np.ceil(rows["epoch"])), "epoch", None
-        rows = rows.replace(step=np.ceil(np.round(rows[column], 6)))
+        rows = rows.replace(step=(np.round if axis == "sample" else np.ceil)(rows[column]))
         if axis == "sample":
             rows = rows.replace(images=rows[column])
         if "epoch" in rows or "bar_s" in rows:
@@ -79,7 +79,8 @@ def _is_within(step: Floats, epoch: Floats, of: Floats) -> bool:
     if not rises.any():
         return False
     # A bar may be drawn twice at the step at which an epoch is named.
-    has_ended = falls | ((np.diff(step) == 0) & ~(step < of)[:-1])
+    is_drawn_twice = (step < of)[:-1] & (np.diff(step) > 0).any()
+    has_ended = falls | ((np.diff(step) == 0) & ~is_drawn_twice)
     if has_ended[rises].mean() >= 0.5:
         return True
     again = (falls & rises).sum()

@@ -152,6 +152,6 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):
         alone = [_candidate(one.kind, None, None, is_alone=True) for one in found]
-        others = [one for one in alone if one.has_loss]
+        others = [one for one in alone if one.has_loss and one.kind.count > 1]
         found = [*others, *found] if len(others) == 1 else found
     return tuple(found[:MOST_SIDES])
