@@ -58,7 +58,7 @@ def timed(
     for name in ("train_s", "elapsed_s"):
         if name in columns and not _passes(columns[name]):
             rename(name, "duration_s")
-    if "duration_s" in columns and median(columns["duration_s"]) >= EPOCH_TIMES:
+    if median(columns.get("duration_s")) >= EPOCH_TIMES:
         rename("duration_s", "time")
     if "time" in columns:
         columns["time"] = in_seconds(columns["time"])
@@ -140,9 +140,9 @@ def _is_time(name: str) -> bool:
     return name == "time" or name.endswith("_s")
 
 
-def median(values: Floats) -> float:
+def median(values: Floats | None) -> float:
     """Return the median of the finite values [n], 0 if there is none."""
-    known = values[np.isfinite(values)]
+    known = values[np.isfinite(values)] if values is not None else np.zeros(0)
     return float(np.median(known)) if len(known) else 0.0
 
 

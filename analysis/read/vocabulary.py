@@ -4,15 +4,15 @@ A name is compared by its words: `train/loss`, `Train Loss` and `train_loss` are
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 # The columns that are measured, each with the names that trainers use, preferred ones first.
 ALIASES = {
     "step": (
-        "step", "_step", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
+        "step", "_step", "total timesteps", "time total timesteps", "num timesteps", "timesteps",
+        "timestep", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
         "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
-        "batch id", "batch idx",
+        "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
     ),
     "epoch": ("epoch", "epochs", "epoch num"),
     "loss": ("loss",),
@@ -21,7 +21,8 @@ ALIASES = {
     "images": ("images", "samples count", "samples", "samples seen", "images seen", "cur nimg"),
     "tokens": ("tokens", "tokens seen", "total tokens", "num tokens", "throughput total tokens"),
     "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch"),
-    "time": ("time", "wall time", "timestamp", "_timestamp", "walltime", "date", "datetime"),
+    "time": ("timestamp", "_timestamp", "date", "datetime"),
+    "duration_s": ("time", "wall time", "walltime"),
     "train_s": ("train s",),
     "elapsed_s": (
         "elapsed", "elapsed s", "elapsed time", "relative time", "relative time (process)",
@@ -40,13 +41,14 @@ _OF_LOSS = _NEUTRAL | {
     "avg", "average", "mean", "avr", "running", "reduced", "total", "step", "batch", "epoch", "tr",
     "lm", "metrics",
 }  # fmt: skip
-_SPLIT = re.compile(r"(?<!^)[\s_\-./:]+")
+_SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
 # `step/s` is a rate; `step_s` is a time.
 _SLASH_S = re.compile(r"/(?=(?:s|secs?|seconds?)\b)")
 # `ValLoss` has two words; `MSE` and `mIoU` have one.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z]{2})")
 _STEP = r"(?:step|iter|iteration|batch|update)"
 _STEPS = r"(?:steps|its|iters|iterations|batches|updates)"
+_ANY_STEP = rf"(?:{_STEP}|{_STEPS}|it)"
 _IMAGE = r"(?:image|img|im|sample|example|ex|seq|sequence|sentence)"
 _IMAGES = r"(?:images|imgs|samples|examples|seqs|sequences|sentences)"
 _PER_S = r"(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
@@ -63,9 +65,9 @@ _RATES = (
     (
         "step_s",
         re.compile(
-            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?|time|timing) (?:per |in )?"
-            rf"(?:{_STEP}|{_STEPS}|it)\b"
-            rf"|(?:^| )(?:{_STEP}|{_STEPS}|it) (?:time|timing|cost|duration|ms)\b(?! total)"
+            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?) (?:per |in )?{_ANY_STEP}\b"
+            rf"|(?:^|[ (])(?:time|timing) (?:per |in )?(?:{_STEP}|it)\b"
+            rf"|(?:^| ){_ANY_STEP} (?:time|timing|cost|duration|ms)\b(?! total)"
             rf"|(?:^| ){_STEP} (?:s|secs?|seconds)\b(?! total)|end to end\(s\)$"
         ),
     ),
@@ -83,7 +85,7 @@ _TELLS_UNIT = re.compile(
 )
 # Of wandb, whose times are in seconds.
 _IN_SECONDS = frozenset(["_runtime", "relative time", "relative time (process)"])
-_EVALUATION = frozenset(
+EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluating", "validating", "heldout"]
 )  # fmt: skip
@@ -92,7 +94,7 @@ _NO_LOSS = frozenset(
     ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
      "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum"]
 )  # fmt: skip
-_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo"])
+_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
 
@@ -100,7 +102,7 @@ _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backw
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> str:
     """Return the words of a name in lower case, between single blanks."""
-    words = _SLASH_S.sub(" per ", _CAMEL.sub(" ", name.strip().strip("\"'")).lower())
+    words = _SLASH_S.sub(" per ", _CAMEL.sub(" ", name.strip().strip("\"'/")).lower())
     return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
 
 
@@ -115,36 +117,52 @@ def _known(key: str) -> tuple[str, int]:
     kept = [word for word in words if word not in _NEUTRAL]
     column, rank = _KEYS.get(" ".join(kept), ("", 0))
     # A time of training is no time of day.
-    return ("", 0) if column in ("time", "elapsed_s") else (column, rank + len(words) - len(kept))
+    if column in ("time", "duration_s", "elapsed_s"):
+        return "", 0
+    return column, rank + len(words) - len(kept)
 
 
-def column_of(name: str) -> str:
-    """Return the column for a foreign name: one of `ALIASES` or of a rate, or the name itself."""
+@lru_cache(maxsize=4096)
+def meaning(name: str, unit: str = "") -> tuple[str, float]:
+    """Return the column of a number, "" if its name has none, and the factor to the column's unit.
+
+    A time that does not say what it lasted is `duration_s`: `analysis.read.clock` finds out by
+    its values. A rate needs a unit.
+    """
+    key, unit = key_of(name), unit.strip().lower()
+    named = None if unit else _ENDS_IN_UNIT.match(key)
+    if named:
+        unit = named[2]
+    elif not unit and re.search(r"\(ms\)|^ms ", key):
+        unit = "ms"
+    seconds, multiple = _DURATIONS.get(unit, 1.0), _MULTIPLES.get(unit, 1.0)
     if is_evaluation(name):
-        return name
-    if column := _known(key_of(name))[0]:
-        return column
-    unit = _ENDS_IN_UNIT.match(key_of(name))
-    if unit and _known(unit[1])[0] in ("time", "elapsed_s"):
-        return _known(unit[1])[0]
-    # In `time/iterations` the first part is a group's, no quantity.
-    leaf = name.rpartition("/")[2]
-    leaf = key_of(name if leaf in ("s", "sec", "second") else leaf)
-    return next((column for column, rate in _RATES if rate.search(leaf)), name)
-
-
-def factor_of(name: str) -> float:
-    """Return the factor to seconds of a time by the unit at the end of its name, else 1."""
-    unit = _ENDS_IN_UNIT.match(key_of(name))
-    is_time = column_of(name).endswith("_s") or column_of(name) == "time"
-    return _DURATIONS[unit[2]] if unit and is_time else 1.0
+        return "", seconds
+    for column, rate in _RATES:
+        if rate.search(key) or ("/" in unit and rate.search(f"{key} {key_of(unit)}")):
+            is_time = column in ("step_s", "epoch_s")
+            ms = 1e-3 if unit.startswith("ms") else seconds
+            return column, ms if is_time else multiple
+    column = _known(named[1] if named else key)[0]
+    if column in ("duration_s", "elapsed_s"):
+        return column, seconds
+    if key.endswith("kimg"):
+        return "images", 1e3
+    if column:
+        return column, multiple
+    is_time = bool(_TIMES.search(key)) or (not key and unit in _DURATIONS and unit != "")
+    if is_time and not _NO_CLOCK.search(key):
+        return "duration_s", seconds
+    counted = _known(unit.strip("- "))[0]
+    return (counted, 1.0) if counted in ("step", "epoch") else ("", 1.0)
 
 
 def tells_unit(name: str, unit: str = "") -> bool:
     """Whether the unit of a time stands in its name or after its value."""
     key = key_of(name)
     first = unit.partition("/")[0].strip().lower()
-    return key in _IN_SECONDS or (first and first in _DURATIONS) or bool(_TELLS_UNIT.search(key))
+    is_unit = bool(first) and first in _DURATIONS
+    return is_unit or key in _IN_SECONDS or bool(_TELLS_UNIT.search(key))
 
 
 def unit_factor(name: str) -> float:
@@ -153,29 +171,14 @@ def unit_factor(name: str) -> float:
     return _DURATIONS.get(words[-1], 1.0) if len(words) > 1 else 1.0
 
 
-def is_known(name: str) -> bool:
-    """Whether a name, other than a bare `time`, is one of a column's."""
-    key = key_of(name)
-    return key != "time" and (bool(_known(key)[0]) or column_of(name) != name)
-
-
 def preference(name: str) -> int:
     """Return the rank of a name among those of its column; the lowest is taken."""
     return _known(key_of(name))[1]
 
 
-def preferred(names: Iterable[str]) -> dict[str, str]:
-    """Return the preferred of the foreign names for each column."""
-    best: dict[str, str] = {}
-    for name in names:
-        column = column_of(name)
-        best[column] = min(best.get(column, name), name, key=preference)
-    return best
-
-
 def is_evaluation(name: str) -> bool:
     """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`."""
-    return not _EVALUATION.isdisjoint(key_of(name).split())
+    return not EVALUATION.isdisjoint(key_of(name).split())
 
 
 def names_no_quantity(name: str) -> bool:
@@ -189,39 +192,3 @@ def is_loss(name: str) -> bool:
     if not _NO_LOSS.isdisjoint(words):
         return False
     return any(word.endswith("loss") or word in _CRITERIA for word in words)
-
-
-@lru_cache(maxsize=4096)
-def meaning(name: str, unit: str) -> tuple[str, float]:
-    """Return the column of a printed number and the factor to the column's unit.
-
-    A time that does not say what it lasted is `duration_s`: `analysis.read.clock` finds out by
-    its values. A rate needs a unit.
-    """
-    key, unit = key_of(name), unit.strip().lower()
-    seconds = _DURATIONS.get(unit, 1.0)
-    if is_evaluation(name):
-        return key.replace(" ", "_"), seconds if unit in _DURATIONS else 1.0
-    if not unit and (named := _ENDS_IN_UNIT.match(key)):
-        seconds = _DURATIONS[named[2]]
-    elif not unit and re.search(r"\(ms\)|^ms ", key):
-        seconds = 1e-3
-    multiple = _MULTIPLES.get(unit, 1.0)
-    both = f"{key} {key_of(unit)}"
-    for column, rate in _RATES:
-        if rate.search(key) or (unit and rate.search(both) and "/" in unit):
-            is_time = column in ("step_s", "epoch_s")
-            ms = 1e-3 if unit.startswith("ms") else seconds
-            return column, ms if is_time else multiple
-    column = _known(key)[0]
-    if column in ("time", "elapsed_s"):
-        return ("duration_s" if column == "time" else "elapsed_s"), seconds
-    if key == "kimg":
-        return "images", 1e3
-    if column:
-        return column, multiple
-    if unit and unit in _DURATIONS and not _NO_CLOCK.search(key) and not key:
-        return "duration_s", seconds
-    if _TIMES.search(key) and not _NO_CLOCK.search(key):
-        return "duration_s", seconds
-    return key.replace(" ", "_"), 1.0

@@ -16,12 +16,12 @@ import numpy as np
 
 from analysis.read.assemble import Placed, assemble
 from analysis.read.clock import EPOCH_TIMES, median
-from analysis.read.columns import Cells, Rows, spread
+from analysis.read.columns import Cells, Rows, losses_by_other_names
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import column_of, preferred, tells_unit, unit_factor
+from analysis.read.vocabulary import meaning, tells_unit, unit_factor
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
@@ -42,21 +42,17 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
         elif isinstance(value, str) and value.strip():
             text = value.strip()
             printed = number(text)
-            if math.isnan(printed) and _TIME_OF_DAY.fullmatch(text) and column_of(name) == "time":
+            is_time = meaning(str(name))[0] in ("time", "duration_s")
+            if math.isnan(printed) and is_time and _TIME_OF_DAY.fullmatch(text):
                 found["day_s"] = clock_s(text)
-            elif math.isnan(printed):
-                printed = _time_in_text(column_of(name), text)
+            elif math.isnan(printed) and is_time and (stamp := STAMP.match(text)):
+                # One value does not tell whether the day or the month is first.
+                printed = float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
+            elif math.isnan(printed) and meaning(str(name))[0] == "elapsed_s":
+                printed = clock_s(text)
             if not math.isnan(printed):
                 found[name] = printed
     return found
-
-
-def _time_in_text(column: str, text: str) -> float:
-    """Return the seconds of a duration or time stamp in text; NaN for other columns."""
-    if column == "time" and (stamp := STAMP.match(text)):
-        # One value does not tell whether the day or the month is first.
-        return float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
-    return clock_s(text) if column == "elapsed_s" else math.nan
 
 
 def logs_of(
@@ -88,20 +84,15 @@ def log_of_cells(
     cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
-    names = preferred(cells.found)
     columns = cells.columns(len(lines))
-    without_unit = {own for own, foreign in names.items() if not tells_unit(foreign)}
-    if "Progress/kimg" in columns:
-        columns.setdefault("images", np.round(1e3 * columns["Progress/kimg"]))
+    without_unit = {own for own, foreign in cells.names().items() if not tells_unit(foreign)}
     if columns.keys().isdisjoint(AXES):
         return []
-    if "time" in columns and median(columns["time"]) < EPOCH_TIMES:
-        # No time of day: a time since the start, or of a step.
-        columns["duration_s"] = columns.pop("time")
-        without_unit |= {"duration_s"} if "time" in without_unit else set()
-        if "_timestamp" in cells.found:
-            columns["time"] = spread(*cells.found["_timestamp"], len(lines))
+    if "time" not in columns and median(columns.get("duration_s")) >= EPOCH_TIMES:
+        columns["time"] = columns.pop("duration_s")
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
+    renamed, doubt = losses_by_other_names(columns)
+    columns |= {own: columns[name] for name, own in renamed.items()}
     placed = on_axis(Rows(columns))
     assert placed is not None
     rows, axis, remark = placed
@@ -109,6 +100,7 @@ def log_of_cells(
         rows=rows,
         axis=axis,
         remarks=[remark] if remark else [],
+        uncertain={"loss": doubt} if doubt else {},
         without_unit=frozenset(without_unit),
     )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
@@ -196,7 +188,7 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    return any(column_of(name) in AXES for name in names)
+    return any(meaning(name)[0] in AXES for name in names)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
