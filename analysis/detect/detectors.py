@@ -120,7 +120,7 @@ def _rates(log: RunLog) -> Iterator[Finding]:
     found = intervals(log, clock=clock)
     if len(found.seconds) < MIN_RECORDS or clock == "printed":
         return
-    result = summarise(found.seconds, found.attempt)
+    result = summarise(found.seconds, found.attempt, steps=found.steps)
     clean = np.log(found.seconds[result.kept])
     median, sigma = robust(clean)
     bound = max(STALL_TIMES, float(np.exp(STALL_SIGMAS * sigma)))

@@ -123,8 +123,10 @@ def _tokens_of(run: MeasuredRate) -> float | None:
     tokens = run.log.column("tokens")
     known = ~np.isnan(tokens)
     rises = np.diff(run.log.step[known])
-    each = np.diff(tokens[known])[rises > 0] / rises[rises > 0]
-    return float(np.median(each)) if len(each) and (each > 0).all() else None
+    each = np.diff(tokens[known])[rises > 0]
+    if not len(each) or (each <= 0).any():
+        return None
+    return float(each.sum() / rises[rises > 0].sum())
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -151,7 +153,10 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     assert a is not None
     assert b is not None
     changes = tuple(
-        f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
+        f"{run.log.name}: {change}"
+        for run in (base, arm)
+        for change in (run.lasting_change(), run.batch_change())
+        if change
     )
     change = changes[0] if changes else None
     rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
@@ -164,7 +169,8 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
-        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b])
+        steps = common.imag - common.real
+        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b], weights=steps)
         # The gap of short runs may wander so much that its few independent values tell nothing.
         if found.half_width <= IN_VAIN * means.half_width:
             mean = replace(found.widened(rounding), value=found.value + shift)
@@ -184,7 +190,13 @@ def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate,
     if isolated == 0 or far <= MOST_ISOLATED:
         return runs
     whole = [
-        summarise(run.intervals.seconds, run.intervals.attempt, most_isolated=0) for run in runs
+        summarise(
+            run.intervals.seconds,
+            run.intervals.attempt,
+            steps=run.intervals.steps,
+            most_isolated=0,
+        )
+        for run in runs
     ]
     return replace(base, summary=whole[0]), replace(arm, summary=whole[1])
 
