@@ -1,16 +1,12 @@
-"""Plot loss curves by matplotlib; the same curves give the same bytes."""
+"""Plots by matplotlib; the same input gives the same bytes."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from analysis.measure.loss_curve import AXES, LossCurve
 from configs.disk import replacing
 from configs.terminal import printable
 
@@ -26,48 +22,33 @@ STYLE: Any = {
     "legend.frameon": False,
     "font.size": 9,
 }
-# The ratio axis spans at least 1 -+ this, so that differences of rounding look like none.
-MIN_SPREAD = 0.01
 
 
-def plot_losses(curves: Sequence[LossCurve], path: Path, *, by: str) -> None:
-    """Save loss curves to a PNG, SVG or PDF, and below several their ratios to the first."""
-    ratios = [3, 1] if len(curves) > 1 else [1]
+def figure_of(
+    *, rows: int, height: float, ratios: list[int] | None = None, shared: bool = False
+) -> tuple[Figure, list[Any]]:
+    """Return a figure, 8 inches wide, and its panels from top to bottom."""
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(8, height), layout="constrained")
+        panels = figure.subplots(rows, 1, squeeze=False, sharex=shared, height_ratios=ratios)
+    return figure, list(panels[:, 0])
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write the figure to a PNG, SVG or PDF."""
     form = path.suffix[1:]
     undated = {"svg": "Date", "png": "Software", "pdf": "CreationDate"}
     with mpl.rc_context(STYLE), replacing(path) as file:
-        figure = Figure(figsize=(8, 6), layout="constrained")
-        panels = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)
-        _draw(curves, *panels[[0, -1], 0])
-        panels[-1, 0].set_xlabel(AXES[by])
         figure.savefig(file, dpi=150, format=form, metadata={undated[form]: None})
 
 
-def _draw(curves: Sequence[LossCurve], top: Axes, below: Axes) -> None:
-    base = curves[0]
-    for number, curve in enumerate(curves):
-        # Every other line is broken, so that equal losses of two runs are seen.
-        dashes = (0, (4, 1.5)) if number % 2 else "-"
-        style: Any = {"lw": 1.2, "alpha": 0.85, "color": f"C{number % 10}", "ls": dashes}
-        top.plot(curve.x, curve.loss, label=_plain(curve.log.name), **style)
-        if number:
-            inside = (curve.x >= base.x[0]) & (curve.x <= base.x[-1])
-            x = curve.x[inside]
-            below.plot(x, curve.loss[inside] / np.interp(x, base.x, base.loss), **style)
-    if all((curve.loss > 0).all() for curve in curves):
-        top.set_yscale("log")
-        _plain_ticks(top)
-    top.set_ylabel(base.of.replace("_", " "))
-    top.legend()
-    if len(curves) > 1:
-        below.axhline(1, color="C0", lw=0.8)
-        low, high = below.get_ylim()
-        below.set_ylim(min(low, 1 - MIN_SPREAD), max(high, 1 + MIN_SPREAD))
-        below.ticklabel_format(axis="y", useOffset=False)
-        below.set_ylabel("ratio to first")
+def legend(axes: Any, **options: Any) -> None:
+    """Add a legend if a line has a label."""
+    if axes.get_legend_handles_labels()[1]:
+        axes.legend(frameon=False, **options)
 
 
-def _plain_ticks(axes: Axes) -> None:
+def plain_ticks(axes: Any) -> None:
     """Label a logarithmic axis with plain numbers: 0.4 is easier to read than 4 x 10^-1.
 
     Losses seldom span a decade; on an axis of one or two decades 1, 2 and 5 are labelled.
@@ -79,7 +60,7 @@ def _plain_ticks(axes: Axes) -> None:
     axes.yaxis.set_minor_formatter("{x:.3g}" if high < 10 * low else "")
 
 
-def _plain(name: str) -> str:
-    """Return a name without matplotlib's mathematics and its mark of hidden legend entries."""
-    shown = printable(name).replace("$", r"\$")
+def plain(text: str) -> str:
+    """Return text without matplotlib's mathematics and its mark of hidden legend entries."""
+    shown = printable(text).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown

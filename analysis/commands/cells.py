@@ -12,7 +12,7 @@ from analysis.table import put, remark
 from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
-DROP = ("MFU", "counts", "gpu_gb", "images_per_s", "loss", "ended_early")
+DROP = ("MFU", "counts", "image_s", "gpu_gb", "images_per_s", "loss", "ended_early")
 EXAMPLE = "ditbench cells logs/layouts-1120 --of validation_loss"
 
 

@@ -79,7 +79,7 @@ def _compared(args: argparse.Namespace) -> Compared:
 
 def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:
     # matplotlib takes half a second to import.
-    from analysis.plot import plot_losses
+    from analysis.measure.loss_plot import plot_losses
 
     curves = [loss_curve(log, by=args.by, of=args.of) for log in logs]
     with writing(args.plot):

@@ -2,7 +2,8 @@
 
 import argparse
 
-from analysis.measure.gradient_noise import noise_remarks, noise_rows, read_noise
+from analysis.commands import plot_file, writing
+from analysis.measure.gradient_noise import by_step, noise_remarks, noise_rows, read_noise
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
@@ -10,13 +11,19 @@ from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
 DROP = ("seconds", "g2", "s")
-EXAMPLE = "ditbench noise logs/digits-1120"
+EXAMPLE = "ditbench noise logs/digits-1120 --plot noise.png"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the number of stages."""
+    """Add the number of stages, the form and the plot."""
     parser.add_argument(
         "--stages", type=_positive, default=10, help="most stages of training (default: 10)"
+    )
+    parser.add_argument(
+        "--by-step", action="store_true", help="print one column of B_simple per step"
+    )
+    parser.add_argument(
+        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png, .svg or .pdf"
     )
 
 
@@ -35,7 +42,14 @@ def run(args: argparse.Namespace) -> int:
     logs = [read_noise(run, stages=args.stages) for run in runs]
     found = [(log, noise_rows(log)) for log in logs]
     table = [row for _, rows in found for row in rows]
-    put(table, args, drop=DROP)
+    put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
     for log, rows in found:
         remark(noise_remarks(log, rows))
+    if args.plot:
+        # matplotlib takes half a second to import.
+        from analysis.measure.noise_plot import noise_figure
+        from analysis.plot import save
+
+        with writing(args.plot):
+            save(noise_figure(table), args.plot)
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

@@ -15,13 +15,13 @@ from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve
 from analysis.report.html import aside, section
-from analysis.study.cells import started_runs
+from analysis.study.cells import seconds_per_image, started_runs
 
 # Evaluations whose last value is a column.
 EVALUATED = ("validation_loss", "validation_gain", "held_out_loss", "fid_inf", "recognised")
 COLUMNS = (
     "state", "step", "steps", "loss", *EVALUATED, "steps_per_s", "images_per_s", "mfu",
-    "tokens_per_s_per_device", "gpu", "ranks", "attempts", "gpu_hours",
+    "tokens_per_s_per_device", "image_s", "gpu", "ranks", "attempts", "gpu_hours",
     "energy_kwh", "findings", "where", "format",
 )  # fmt: skip
 FEWEST_POINTS = 50
@@ -32,7 +32,8 @@ FEW_RUNS = 12
 def table_row(log: RunLog) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
     known = cost_row(log) | run_row(log)
-    known["findings"] = len(detect(log))
+    drawn = seconds_per_image(log)
+    known |= {"findings": len(detect(log)), "image_s": drawn and drawn.value}
     others = held_out_losses([log])
     for one in log.evaluations:
         known |= {name: one[name] for name in (*EVALUATED, *others) if name in one}

@@ -6,7 +6,9 @@ import numpy as np
 
 from analysis.measure.differences import DERIVED_FACTS, follows, recipe
 from analysis.read.run_log import RunLog
-from runs.records import starts
+from analysis.stats.intervals import Estimate
+from analysis.stats.mean import mean_of
+from runs.records import is_number, starts
 
 Levels = tuple[str, ...]
 
@@ -59,3 +61,18 @@ def peak_memory_gb(log: RunLog) -> float | None:
     """Return the largest memory that a rank's allocator held, in GB."""
     memory = log.column("gpu_gb")
     return float(np.nanmax(memory)) if (memory > 0).any() else None
+
+
+def seconds_per_image(log: RunLog) -> Estimate | None:
+    """Return the mean seconds of an image, without the first image of each start.
+
+    An inference run records every image, a fine-tuning run each set of samples.
+    """
+    seconds = [r["image_s"] for r in log.evaluations if is_number(r.get("image_s"))]
+    for record in log.evaluations:
+        images, drawn_s, first_s = (
+            record.get(name) for name in ("drawn_images", "drawn_s", "first_image_s")
+        )
+        if is_number(images) and is_number(drawn_s) and is_number(first_s) and images > 1:
+            seconds.append((drawn_s - first_s) / (images - 1))
+    return mean_of(np.array(seconds)).estimate() if seconds else None

@@ -11,7 +11,9 @@ from analysis.measure.speed import SPEED, Arm, group_arms
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
-from analysis.study.cells import factors_of, peak_memory_gb
+from analysis.stats.intervals import estimate_fields
+from analysis.stats.samples import one_sample
+from analysis.study.cells import factors_of, peak_memory_gb, seconds_per_image
 from analysis.study.compare import compare_arms
 from analysis.verdict import FIELDS
 from configs.table import Row
@@ -46,6 +48,7 @@ def rows_of(arms: Sequence[Arm], found: Sequence[Row], *, of: str = "loss") -> l
             | {"cell": None if is_told else arm.name, "runs": len(arm.runs)}
             | rate_fields(arm)
             | _verdict(found, arm, SPEED.name)
+            | _image_seconds(arm)
             | {"gpu_gb": max(peaks, default=None), of: _final_value(arm, of)}
             | _verdict(found, arm, of.replace("_", " "), prefix="loss_")
             | {"ended_early": _early_ends(arm)}
@@ -63,6 +66,14 @@ def _verdict(found: Sequence[Row], arm: Arm, quantity: str, *, prefix: str = "")
 def _final_value(arm: Arm, of: str) -> float | None:
     known = [mean.value for run in arm.runs if (mean := final_loss(run.log, of=of)) is not None]
     return float(np.mean(known)) if known else None
+
+
+def _image_seconds(arm: Arm) -> dict[str, float | None]:
+    """Return seconds per generated image, with the interval between repeats or within one run."""
+    each = [found for run in arm.runs if (found := seconds_per_image(run.log)) is not None]
+    if len(each) > 1:
+        return estimate_fields("image_s", one_sample(np.log([one.value for one in each])).ratio())
+    return estimate_fields("image_s", each[0] if each else None)
 
 
 def _early_ends(arm: Arm) -> str | None:

@@ -15,6 +15,7 @@ from analysis.measure.rate import measure_rates
 from analysis.measure.speed import group_arms
 from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
+from analysis.study.cells import seconds_per_image
 from configs.load import resolve, to_tree
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
@@ -126,11 +127,32 @@ def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_
     verdicts = re.search(r'<section id="verdicts">.*?</section>', page, re.S)
     assert verdicts is not None
     assert "infer" not in verdicts[0]
+    assert "34.2" in page
+
+
+def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
+    (log,) = read_logs([str(drawn(tmp_path / "infer"))])
+    found = seconds_per_image(log)
+    assert found is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high
+    assert found.value == pytest.approx(34.2)
 
 
 def append(folder: Path, *records: dict[str, Any]) -> None:
     with (folder / "metrics.jsonl").open("a") as file:
         file.writelines(json.dumps({"time": 2e9, "attempt": 1} | one) + "\n" for one in records)
+
+
+def test_samples_on_the_way_tell_seconds_per_image_too(tmp_path: Path) -> None:
+    folder = tuned(tmp_path / "run", gpu=A40, steps=200, steps_per_s=1)
+    drawn = {"drawn_images": 5, "drawn_s": 90.0, "first_image_s": 22.0}
+    append(folder, {"step": 0} | drawn, {"step": 100} | drawn)
+    (log,) = read_logs([str(folder)])
+    found = seconds_per_image(log)
+    assert found is not None
+    assert found.value == 17
 
 
 def test_skipped_images_are_told(tmp_path: Path) -> None:
