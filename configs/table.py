@@ -1,8 +1,7 @@
 """Tables: text as wide as the terminal for people, JSON and CSV for machines.
 
-A number is never cut. A column with one value in all rows becomes a line above the table; columns
-that do not fit are left out, and a line below names them; then names are cut in the middle, and
-sentences wrap.
+A number is never cut. A column with one value in all rows becomes a line above the table; texts
+wrap, and columns that still do not fit are left out, and a line below names them.
 """
 
 import contextlib
@@ -13,7 +12,6 @@ import os
 import re
 import shutil
 import sys
-import textwrap
 from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,11 +21,9 @@ Row = Mapping[str, Any]
 
 # The columns of a table in a pipe or a file.
 WIDTH = 100
-# Names of more characters may be cut, down to these, and sentences wrap.
-SHORTEST = 16
+# Sentences and names of more characters wrap if the table is too wide.
+SENTENCE, NAME = 16, 32
 GAP = 2
-# Of a name that is cut, the share of its end, in the order of preference.
-SHARES = (0.5, 0.7, 0.85, 0.3)
 # Columns that are never left out, and keep their place if all rows are alike.
 RESULTS = r"^(state|speedup|ratio|speed_ratio|b_simple)$|verdict$"
 NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
@@ -87,71 +83,36 @@ def _fit(
     cells: Mapping[str, list[str]], drop: Sequence[str], width: int
 ) -> tuple[dict[str, int], list[str]]:
     """Return the widths of the columns that fit, and the columns that are left out."""
-    least = {head: _least(head, column) for head, column in cells.items()}
-    natural = {head: max(width, *map(len, cells[head])) for head, width in least.items()}
+    name = min(NAME, max(SENTENCE, width // 3))
+    least = {head: _least(head, column, name) for head, column in cells.items()}
     kept, left_out = list(cells), list[str]()
-    free = width + GAP - sum(least.values()) - GAP * len(kept)
-    while free < 0 and len(kept) > 1:
+    while (free := width + GAP - sum(least[head] + GAP for head in kept)) < 0:
         others = [head for head in kept if not re.search(RESULTS, head)]
         if len(others) < 2:
             break
         left_out.append(next((head for head in drop if head in others), others[-1]))
         kept.remove(left_out[-1])
-        free += least[left_out[-1]] + GAP
-    for head in left_out[::-1]:
-        # A narrow column may fit beside those that were dropped after it.
-        if least[head] + GAP <= free:
-            left_out.remove(head)
-            free -= least[head] + GAP
-    widths = {head: least[head] for head in cells if head not in left_out}
-    growing = sorted(widths, key=lambda head: natural[head] - widths[head])
-    for number, head in enumerate(growing):
-        more = max(0, min(natural[head] - widths[head], free // (len(growing) - number)))
-        widths[head] += more
-        free -= more
-    for head in widths:
-        # The room that is left keeps headings on one line.
-        more = max(0, min(len(heading(head)) - widths[head], free))
+    widths = {head: least[head] for head in kept}
+    missing = {head: max(map(len, (heading(head), *cells[head]))) - least[head] for head in kept}
+    for number, head in enumerate(sorted(kept, key=missing.__getitem__)):
+        more = max(0, min(missing[head], free // (len(kept) - number)))
         widths[head] += more
         free -= more
     return widths, left_out
 
 
-def _least(head: str, column: Sequence[str]) -> int:
-    """Return the least width of a column: numbers stay whole, and cut names differ."""
-    longest, pieces = max(map(len, column)), max(map(len, _broken(head).split()), default=0)
-    if longest <= SHORTEST or all(re.fullmatch(NUMBERS, cell) for cell in column):
-        return max(pieces, longest)
-    if _is_prose(column):
-        words = max(len(word) for cell in column for word in cell.split())
-        return max(pieces, 14, min(words, 2 * SHORTEST))
-    count, widths = len({*column}), range(SHORTEST, longest + 1)
-    return max(pieces, next(n for n in widths if len({*_cut(column, n)}) == count))
-
-
-def _is_prose(column: Sequence[str]) -> bool:
-    return any(" " in cell for cell in column)
-
-
-def _cut(names: Sequence[str], width: int) -> list[str]:
-    """Return names with their middle left out, at a place where they differ as before."""
-    found: list[str] = []
-    for share in SHARES:
-        end = int((width - 3) * share)
-        found = [s if len(s) <= width else f"{s[: width - 3 - end]}...{s[-end:]}" for s in names]
-        if len({*found}) == len({*names}):
-            break
-    return found
+def _least(head: str, column: Sequence[str], name: int) -> int:
+    """Return the least width of a column: numbers stay whole, and longer texts wrap."""
+    longest = max(map(len, column))
+    if not all(re.fullmatch(NUMBERS, cell) for cell in column):
+        longest = min(longest, SENTENCE if any(" " in cell for cell in column) else name)
+    words = max(map(len, heading(head).split()), default=0)
+    return max(longest, min(words, SENTENCE))
 
 
 def heading(name: str) -> str:
     """Return a column's name in words: `images_per_s` becomes images/s; a key stays as typed."""
     return name if "." in name else name.replace("_per_", "/").replace("_", " ")
-
-
-def _broken(head: str) -> str:
-    """Return a heading with a space wherever a line may end."""
-    return re.sub(r"(?<=[._])(?=.)", " ", heading(head)) if "." in head else heading(head)
 
 
 def _rendered(columns: Mapping[str, tuple[Sequence[str], int]], numbers: Container[str]) -> str:
@@ -163,16 +124,9 @@ def _rendered(columns: Mapping[str, tuple[Sequence[str], int]], numbers: Contain
     is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
     for head, (_, width) in columns.items():
-        lines = (
-            textwrap.wrap(_broken(head), width) if len(heading(head)) > width else [heading(head)]
-        )
-        title = Text("\n".join(re.sub(r"(?<=[._]) ", "", line) for line in lines))
         justify: Literal["left", "right"] = "right" if head in numbers else "left"
-        table.add_column(title, width=width, justify=justify, overflow="fold")
-    cut = [
-        column if _is_prose(column) else _cut(column, width) for column, width in columns.values()
-    ]
-    for row in zip(*cut, strict=True):
+        table.add_column(Text(heading(head)), width=width, justify=justify, overflow="fold")
+    for row in zip(*(column for column, _ in columns.values()), strict=True):
         table.add_row(*(Text(cell, style=STYLES.get(cell.split(" ")[0], "")) for cell in row))
     out = io.StringIO()
     Console(
