@@ -8,8 +8,6 @@ from configs.schema.training import Resources
 from configs.table import text_table
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import Measurement
-from launch.slurm import client
-from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
 from launch.submit.site import Site, read_site
 from runs.folder import ROOT
@@ -19,11 +17,9 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     """Measure the cluster; return 1 if anything is unknown. Raise `ConfigError` or `Refused`."""
     name = site_file.site_name(site) if site else site_file.cluster_name()
     words = to_words(flags)
-    found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
     gpus = gpu_flags.gpus(words)
-    found += _gpu_measurements(gpus, words)
-    selected = read_site(ROOT, Resources(), name=None)
-    found += [measurements.environment(selected), *_probe(words, selected)]
+    found = [*measurements.slurm_version(), *_gpu_measurements(gpus, words)]
+    found += _probe(words, read_site(ROOT, Resources(), name=None))
     rows = [{"property": m.name, "value": m.value, "meaning": m.means} for m in found]
     print(text_table(rows))
     path = ROOT / "env" / "sites" / f"{name}.sh"
@@ -36,13 +32,6 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     else:
         print(f"{path} exists and is unchanged; --force overwrites it", file=sys.stderr)
     return int(any("not measured" in one.value for one in found))
-
-
-def _default_partition() -> str:
-    chosen = next((one.name for one in client.partitions() if one.is_default), None)
-    if chosen is None:
-        raise Refused("the cluster has no default partition; name one with --partition")
-    return chosen
 
 
 def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Measurement]:

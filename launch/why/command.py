@@ -14,8 +14,7 @@ from configs.table import json_text
 from configs.terminal import printable
 from launch.slurm.reasons import in_words
 from launch.status.state import RunStatus, overview
-from launch.why.diagnosis import Diagnosis
-from launch.why.evidence import diagnoses_of_run
+from launch.why.diagnosis import Diagnosis, diagnoses_of_run
 from runs.folder import RunFolder, is_run
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder
@@ -90,7 +89,7 @@ def text(diagnosis: Diagnosis) -> str:
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON data; paths in the evidence are relative to the run."""
-    process, start, reason = diagnosis.process, diagnosis.start, diagnosis.reason
+    process, start, reason = diagnosis.process, diagnosis.state.slurm, diagnosis.reason
     return {
         "run": str(process.run.path),
         "job": start.job if start else None,
@@ -153,14 +152,14 @@ def _state(diagnosis: Diagnosis) -> str:
         return f"waits: {in_words(now.reason)}{begins}"
     if not diagnosis.has_not_ended:
         return "unknown"
-    if diagnosis.start is None:
+    if diagnosis.state.slurm is None:
         return "unknown: no end is recorded, and Slurm knows no job of the run"
     return "has not ended"
 
 
 def _fill(words: str, diagnosis: Diagnosis) -> str:
     """Replace the placeholders of reasons.yaml."""
-    process, start, state = diagnosis.process, diagnosis.start, diagnosis.state
+    process, start, state = diagnosis.process, diagnosis.state.slurm, diagnosis.state
     run, output = process.run, process.output
     saves = state.is_stopped or state.is_paused
     saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""

@@ -33,7 +33,7 @@ def texts(folder: Path) -> dict[str, str]:
     """Return what is printed about each planted run, by its name; needs `surroundings`."""
     for run in RUNS:
         plant(run, folder / "logs" / run.name)
-    plant_slurm(RUNS, folder / "logs", folder / "answers")
+    plant_slurm(RUNS, folder / "answers")
     age(folder / "logs")
     known = _launched()
     with pytest.MonkeyPatch.context() as patch:

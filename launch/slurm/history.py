@@ -8,12 +8,12 @@ from launch.slurm import client
 from launch.slurm.client import Refused, parse_time
 from runs.state.slurm_job import ENDED, SlurmJob
 
-_FIELDS = ("State", "ExitCode", "Start", "End", "Timelimit", "Reason", "Partition", "NodeList")
-
 
 def starts(job: str) -> list[SlurmJob]:
     """Return the starts of a job, oldest first; empty if Slurm is silent or has forgotten it."""
-    accounted, now = _from_sacct(job), current(job)
+    rows, now = client.accounted([job]), current(job)
+    # A job that was requeued and waits has a row without a start.
+    accounted = [one for one in rows if one.started or len(rows) == 1]
     if now is None:
         return accounted
     if not accounted:
@@ -49,26 +49,6 @@ def _show(kind: str, name: str) -> str:
         return client.show(kind, name, "-o")
     except (ConfigError, Refused):
         return ""
-
-
-def _from_sacct(job: str) -> list[SlurmJob]:
-    rows = client.sacct([job], _FIELDS, duplicates=True)
-    return [
-        SlurmJob(
-            job=job,
-            source="sacct",
-            state=state.split()[0] if state else "",
-            exit_code=code,
-            started=parse_time(started),
-            ended=parse_time(ended),
-            limit_s=client.parse_duration(limit),
-            reason="" if reason == "None" else reason,
-            partition=partition,
-            nodes=nodes,
-        )
-        for state, code, started, ended, limit, reason, partition, nodes in rows
-        if parse_time(started) or not rows[1:]
-    ]
 
 
 def current(job: str) -> SlurmJob | None:
