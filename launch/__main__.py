@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from configs.terminal import command_parser
-from launch.cli import diagnose, status, submit
+from launch.cli import status, submit
 
 EXAMPLES = """examples:
   ditbench check configs/pretrain/*.yaml my.sbatch data/images
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser with one sub-command per task."""
     top = command_parser("", __doc__, EXAMPLES)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (submit, status, diagnose):
+    for group in (submit, status):
         group.add(commands)
     return top
 

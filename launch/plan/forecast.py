@@ -4,18 +4,15 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from runs.folder import ROOT
 
 # A config is refused only if its tensors alone exceed the GPU by this factor.
 MARGIN = 1.1
-# The first words of the lines that say how far the counting is.
-_PROGRESS = "counting memory:"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,35 +51,22 @@ def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
         json.dumps({"config": str(config.absolute()), "overrides": overrides})
         for config, overrides in queries
     ]
-    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as answered:
-        asked.write("\n".join(lines))
-        asked.seek(0)
-        with subprocess.Popen(
-            [sys.executable, "-m", "train", "cost"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdin=asked,
-            stdout=answered,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            said = list(_without_progress(process.stderr))
-        if process.returncode:
-            raise ValueError((said or ["nothing was printed"])[-1].strip())
-        answered.seek(0)
-        answers = json.load(answered)
+    # How far the counting is, and why it ends, goes to the terminal as it comes.
+    done = subprocess.run(
+        [sys.executable, "-m", "train", "cost"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        input="\n".join(lines),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ValueError("the forecast failed, as said above")
+    answers = json.loads(done.stdout)
     if not isinstance(answers, list) or len(answers) != len(lines):
         raise ValueError("other cells were answered than were asked for")
     return answers
-
-
-def _without_progress(lines: IO[str] | None) -> Iterator[str]:
-    """Print the lines about progress, and yield the others."""
-    for line in lines or ():
-        if line.startswith(_PROGRESS):
-            print(line, end="", file=sys.stderr, flush=True)
-        else:
-            yield line
 
 
 def _answer(raw: dict[str, Any]) -> ForecastAnswer:

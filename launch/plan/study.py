@@ -1,4 +1,4 @@
-"""Plan a study: its runs in order, their resource shapes, and what keeps a cell from running."""
+"""Plan a study: its runs in order, their resource shapes, and the cells that do not fit."""
 
 import hashlib
 import json
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
@@ -20,7 +19,6 @@ from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.slurm.flags import fits_a_directive
 from launch.submit.script import overrides_from
-from runs.checks.paths import check_paths
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +36,12 @@ class PlannedRun:
 class Plan:
     """A study and its runs in order, with remarks for the user.
 
-    `fault` says why the first faulty cell could not run: its batch, or a missing input.
     `forecasts` are the known ones, by cell.
     """
 
     grid: Grid
     runs: list[PlannedRun]
     remarks: list[str]
-    fault: str | None
     forecasts: dict[str, ForecastAnswer]
 
 
@@ -71,7 +67,7 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
     ]
     if with_forecast:
         remarks += left_out + _without_forecast(grid, forecasts)
-    return Plan(grid=grid, runs=runs, remarks=remarks, fault=_fault(grid), forecasts=forecasts)
+    return Plan(grid=grid, runs=runs, remarks=remarks, forecasts=forecasts)
 
 
 def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
@@ -111,17 +107,6 @@ def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> li
 def overrides_of(cell: Cell) -> list[str]:
     """Return the `key=value` overrides that make the cell from its base."""
     return overrides_from(cell.changes)
-
-
-def _fault(grid: Grid) -> str | None:
-    """Return the first error of a cell that its config alone does not show."""
-    for cell in grid.cells:
-        try:
-            check_ranks(cell.config, world=cell.config.resources.world)
-            check_paths(cell.config)
-        except ConfigError as error:
-            return f"{grid.source}, cell {cell.name}: {error}; or list the combination in leave_out"
-    return None
 
 
 def _repeats(study: Study) -> str:

@@ -17,10 +17,13 @@ from launch.slurm import client
 from launch.status.state import RunStatus, run_status
 from runs.attempt.pruning import is_wanted
 from runs.folder import RunFolder, is_run
+from runs.jobs import scripts_folder
 from runs.records import RecordWriter
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 from runs.trust import check_own
+
+NOTHING_LEFT = "nothing to run: no run is missing or failed"
 
 
 def find_study(plan: Plan, logs: Path) -> StudyFolder | None:
@@ -110,7 +113,13 @@ def _make_cell(path: Path, run: PlannedRun) -> None:
     (path / "config.yaml").write_text(dump_yaml(to_tree(run.cell.config)), encoding="utf-8")
 
 
-def record(run: RunFolder, event: str, **fields: str) -> None:
+def record_queued(run: RunFolder) -> None:
+    """Record that a run waits for its job."""
+    scripts_folder(run).mkdir(exist_ok=True)
+    _record(run, "queued")
+
+
+def _record(run: RunFolder, event: str, **fields: str) -> None:
     """Append an event to the attempt that follows, without fsync."""
     attempt = max(run.attempts(), default=0) + 1
     with closing(RecordWriter(run.path, attempt=attempt)) as writer:
@@ -160,4 +169,4 @@ def roll_back(runs: Iterable[RunFolder], *, folder: Path | None) -> None:
         shutil.rmtree(folder)
         return
     for run in runs:
-        record(run, "failed", reason="config", message="the job was not accepted")
+        _record(run, "failed", reason="config", message="the job was not accepted")

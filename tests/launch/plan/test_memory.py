@@ -2,10 +2,11 @@
 
 import pytest
 
+from configs.schema.training import Resources
 from launch.plan import memory
 from launch.plan.forecast import ForecastAnswer
 from tests.launch.conftest import FITS
-from tests.launch.plan.conftest import only, subject
+from tests.launch.plan.conftest import subject
 
 TIGHT = {
     "fits": False, "reason": "takes 47 GiB of 45", "fix": "train.micro_batch=8",
@@ -27,13 +28,8 @@ LARGE = TIGHT | {"gib": {"peak": 90.0}}
 def test_the_memory_of_the_gpu_is_forecast(
     gpus: dict[str, dict[str, object]], level: str, fix: str
 ) -> None:
-    line = only(
-        [
-            *memory.gpu_memory(
-                subject(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
-            )
-        ]
-    )
+    forecast = ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
+    line = memory.gpu_memory(Resources(), forecast)
     assert line.level == level
     assert line.fix.startswith(fix)
 
@@ -45,9 +41,9 @@ def test_a_failed_forecast_is_a_warning(real_forecast: None) -> None:
 
 
 def test_hours_that_are_too_few_even_for_the_fastest_steps_are_a_warning() -> None:
-    request = subject("resources.hours=1.0")
+    resources = Resources(hours=1.0)
     step = {"value": 2.0, "low": 1.0, "high": 4.0, "source": "guess"}
     for need, fix in ((1.4, None), (2.8, "resources.hours=3")):
         known = ForecastAnswer(gpus={"a40": FITS | {"hours": need, "step_s": step}})
-        assert [line.fix for line in memory.hours(request, known)] == ([fix] if fix else [])
-    assert not [*memory.hours(request, ForecastAnswer(gpus={"a40": FITS}))]
+        assert [line.fix for line in memory.hours(resources, known)] == ([fix] if fix else [])
+    assert not [*memory.hours(resources, ForecastAnswer(gpus={"a40": FITS}))]

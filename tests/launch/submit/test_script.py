@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 @pytest.fixture(autouse=True)
 def _same_id(monkeypatch: pytest.MonkeyPatch, command) -> None:
     """Give every run the same id, on a cluster that accepts it."""
-    command("sinfo", r"[[ $* == *%D* ]] || printf 'gpu*|infinite|1-8\nlong|infinite|1-8\n'")
+    command("sinfo", r"[[ $* == *%D* ]] || printf 'gpu*|infinite\nlong|infinite\n'")
     command("sbatch", "exit 0")
     command("squeue", "exit 0")
     monkeypatch.setattr("launch.submit.run.new_id", lambda: "1120-093000-1a2b")

@@ -111,7 +111,7 @@ def test_a_throttled_job_also_waits_for_what_the_user_names(study: Path, launch,
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train.global_batch=7,9", "resources.nodes=2"], "cell a40_bs7: train.global_batch 7"),
+        (["train.global_batch=7,9", "resources.nodes=2"], "_bs9: train.global_batch 9 does not"),
         (["data.source=folder", "data.path=/nope"], "/nope: no such folder"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "-x $(touch hacked) a b;touch hacked #SBATCH --uid=0"
-    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\n'""")
     command("sbatch", "echo Submitted batch job 7")
     command("srun", "exit 0")
     command("squeue", "exit 0")
