@@ -98,16 +98,9 @@ def test_a_loss_that_is_printed_is_read_before_any_other(tmp_path: Path) -> None
 
 
 def test_a_pattern_reads_lines_of_any_form(tmp_path: Path) -> None:
-    keys = {"log": {"pattern": r"@(?P<step>\d+)/L(?P<loss>\S+)"}}
-    log = read_ours(run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"), **keys))
-    assert log.step.tolist() == list(range(1, 10))
-
-
-def test_options_of_the_command_go_before_the_keys_of_the_run(tmp_path: Path) -> None:
-    told = {"log": {"pattern": r"step (?P<step>\d+) aux (?P<loss>\S+)"}}
-    run = run_with(tmp_path / "run", lines(1, 9, "step {} aux {} objective 2.5"), **told)
-    with reading_with(ReadOptions(pattern=r"step (?P<step>\d+) .*objective (?P<loss>\S+)")):
-        assert read_ours(run).column("loss").tolist() == [2.5] * 9
+    run = run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"))
+    with reading_with(ReadOptions(pattern=r"@(?P<step>\d+)/L(?P<loss>\S+)")):
+        assert read_ours(run).step.tolist() == list(range(1, 10))
 
 
 def test_a_run_without_a_readable_log_says_where_it_looked(tmp_path: Path) -> None:
