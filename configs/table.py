@@ -7,13 +7,15 @@ wrap, and columns that still do not fit are left out, and a line below names the
 import contextlib
 import csv
 import io
+import itertools
 import json
 import os
 import re
 import shutil
 import sys
+import textwrap
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from configs.terminal import csv_cell, printable
 
@@ -27,10 +29,11 @@ GAP = 2
 # Columns that are never left out, and keep their place if all rows are alike.
 RESULTS = r"^(state|speedup|ratio|speed_ratio|b_simple)$|verdict$"
 NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
-STYLES = {
-    "failed": "bold red", "fail": "bold red", "lost": "red", "cancelled": "red", "timeout": "red",
-    "running": "green", "pass": "green", "done": "green", "warn": "yellow", "stopped": "yellow",
-    "slower": "red", "different": "red", "disagrees": "bold red", "faster": "green",
+# What a terminal shows in red (31), green (32) and yellow (33), by the first word of a cell.
+COLOURS = {
+    "failed": 31, "fail": 31, "lost": 31, "cancelled": 31, "timeout": 31, "slower": 31,
+    "different": 31, "disagrees": 31, "running": 32, "pass": 32, "done": 32, "faster": 32,
+    "warn": 33, "stopped": 33,
 }  # fmt: skip
 
 
@@ -116,26 +119,24 @@ def heading(name: str) -> str:
 
 
 def _rendered(columns: Mapping[str, tuple[Sequence[str], int]], numbers: Container[str]) -> str:
-    # Imported here, so that JSON and --help need not wait for it.
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for head, (_, width) in columns.items():
-        justify: Literal["left", "right"] = "right" if head in numbers else "left"
-        table.add_column(Text(heading(head)), width=width, justify=justify, overflow="fold")
-    for row in zip(*(column for column, _ in columns.values()), strict=True):
-        table.add_row(*(Text(cell, style=STYLES.get(cell.split(" ")[0], "")) for cell in row))
-    out = io.StringIO()
-    Console(
-        file=out,
-        width=sum(width + GAP for _, width in columns.values()) or 1,
-        force_terminal=is_coloured,
-        color_system="standard" if is_coloured else None,
-    ).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    lines = []
+    rows = zip(*([heading(head), *column] for head, (column, _) in columns.items()), strict=True)
+    widths = [width for _, width in columns.values()]
+    for row in rows:
+        colours = [COLOURS.get(cell.split(" ")[0]) if is_coloured else None for cell in row]
+        parts = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in itertools.zip_longest(*parts, fillvalue=""):
+            cells = [
+                part.rjust(width) if head in numbers else part.ljust(width)
+                for head, part, width in zip(columns, line, widths, strict=True)
+            ]
+            shown = (
+                f"\x1b[{colour}m{cell}\x1b[0m" if colour else cell
+                for cell, colour in zip(cells, colours, strict=True)
+            )
+            lines.append((" " * GAP).join(shown).rstrip())
+    return "\n".join(lines)
 
 
 def is_number(value: Any) -> bool:

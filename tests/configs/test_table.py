@@ -88,7 +88,7 @@ def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -
     rows = [{"run": "a", "state": "failed"}, {"run": "b", "state": "done"}]
     assert "\x1b" not in text_table(rows)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert "\x1b[1;31mfailed" in text_table(rows)
+    assert "\x1b[31mfailed" in text_table(rows)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in text_table(rows)
 
