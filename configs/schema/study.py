@@ -55,6 +55,10 @@ class Study(KeyGroup):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Study":
+        for name, levels in self.axes.items():
+            refusal = _refusal(name, levels)
+            if refusal:
+                raise ValueError(f"axes: {refusal}")
         repeats = self.repeats * len(self.axes.get("seed", [None]))
         if self.stop and repeats < FEWEST_REPEATS:
             raise ValueError(
@@ -66,10 +70,6 @@ class Study(KeyGroup):
                 "stop: decided skips runs that wait, and with interleave all begin in the first "
                 "round; remove one of the two"
             )
-        for name, levels in self.axes.items():
-            refusal = _refusal(name, levels)
-            if refusal:
-                raise ValueError(f"axes: {refusal}")
         return self
 
 
