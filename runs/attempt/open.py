@@ -73,7 +73,6 @@ def open_attempt(
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
     if found and _obeys_stop(found, began=began):
         return None
-    _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
     try:
@@ -170,17 +169,6 @@ def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
 def _is_awaited(run: RunFolder) -> bool:
     """Return whether the run waits for this job, so that its records must show a failed start."""
     return bool(job_facts()) and run_state(run).is_waiting
-
-
-def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:
-    """Warn if a Slurm job has other resources than its config requests; the allocation wins."""
-    requested = (config.resources.nodes, config.resources.gpus_per_node)
-    if job_facts() and gpus is not None and requested != (nodes, gpus):
-        print(
-            f"warning: the config asks for {requested[0]} x {requested[1]} GPUs (nodes x per "
-            f"node), the allocation has {nodes} x {gpus}; the allocation wins",
-            file=sys.stderr,
-        )
 
 
 def _code(attempt: Path, root: Path) -> dict[str, Any]:
