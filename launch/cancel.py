@@ -8,11 +8,12 @@ from pathlib import Path
 from configs.errors import ConfigError
 from launch.slurm import client
 from launch.status.state import RunStatus, run_status
+from launch.submit.request import own_study
 from launch.submit.study_cells import run_statuses
 from runs.folder import RunFolder, is_run
 from runs.jobs import CANCELLED, submitted_jobs
 from runs.records import Superseded
-from runs.study_folder import StudyFolder, is_study_folder
+from runs.study_folder import is_study_folder
 from runs.trust import check_own
 
 
@@ -21,20 +22,18 @@ def cancel(path: Path) -> None:
 
     The job of a study's report stays queued.
     """
-    study = StudyFolder(path.resolve()) if is_study_folder(path) else None
-    if study is None and not is_run(path):
-        raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
-    check_own(path)
+    study = own_study(path) if is_study_folder(path) else None
     if study:
         runs = list(run_statuses(study, study.rows()).values())
-    else:
+    elif is_run(path):
+        check_own(path)
         runs = [run_status(RunFolder(path.resolve()))]
+    else:
+        raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
     runs = [one for one in runs if one.state.is_open]
     if not runs:
         print(f"{path}: already ended", file=sys.stderr)
         return
-    for one in runs:
-        check_own(one.run.path)
     if study:
         # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
         study.stop_file.touch()

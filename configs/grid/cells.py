@@ -25,14 +25,10 @@ _TURN_RECORDS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One point of a grid: its level on each axis (a value, or a label) and its config.
-
-    `changes` holds the dotted keys in which it differs from the base.
-    """
+    """One point of a grid: its level on each axis (a value, or a label) and its config."""
 
     name: str
     levels: dict[str, Any]
-    changes: Tree
     config: Run
 
 
@@ -53,13 +49,12 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
     labelled = frozenset(axis.name for axis in axes if axis.labelled)
     names = cell_names([levels for levels, _ in combinations], labelled=labelled)
     question = {} if study.question is None else {"question": study.question}
-    fixed = flatten(study.set) | question
-    common = merge(base, fixed)
+    common = merge(base, flatten(study.set) | question)
     cells = []
     for name, (levels, changes) in zip(names, combinations, strict=True):
         tree = merge(common, changes)
         config = with_absolute_paths(resolve(tree, source=f"{source}, cell {name}"))
-        cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
+        cells.append(Cell(name=name, levels=levels, config=config))
     _check_distinct(cells, source=source)
     if study.interleave is not None:
         _check_turns(cells, study.interleave, source=source)

@@ -5,9 +5,6 @@ from typing import Any, Literal
 from configs.schema.key import key
 from configs.schema.run import Run
 
-# Names that no value that is varied may have.
-GIVEN = ("output", "seed", "gpus", "nodes")
-
 
 class Command(Run):
     """A batch script, as `ditbench submit SCRIPT` writes it down (docs/own-script.md)."""

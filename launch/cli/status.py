@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from launch.cli import Commands, add_json
+from launch.cli import Commands
 
 
 def add(commands: Commands) -> None:
@@ -34,7 +34,7 @@ def _add_status(commands: Commands) -> None:
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"
     )
-    add_json(status, "JSON on stdout")
+    _add_json(status, "JSON on stdout")
     status.add_argument(
         "--wait",
         action="store_true",
@@ -45,6 +45,13 @@ def _add_status(commands: Commands) -> None:
     )
     status.add_argument("--once", action="store_true", help="print once, also on a terminal")
     status.set_defaults(action=_status)
+
+
+def _add_json(command: argparse.ArgumentParser, text: str) -> None:
+    """Add `--json`; `form` is then json, else text."""
+    command.add_argument(
+        "--json", dest="form", action="store_const", const="json", default="text", help=text
+    )
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -138,7 +145,7 @@ def _add_why(commands: Commands) -> None:
         epilog="example: ditbench why logs/RUN",
     )
     why.add_argument("name", metavar="RUN|STUDY", help="a run or a study, also by the id of a job")
-    add_json(why, "a list with one diagnosis per attempt on stdout")
+    _add_json(why, "a list with one diagnosis per attempt on stdout")
     why.set_defaults(action=_why)
 
 

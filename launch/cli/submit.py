@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.cli import Commands, add_site
+from launch.cli import Commands
 
 if TYPE_CHECKING:
     from launch.slurm.flags import Flags
@@ -29,7 +29,7 @@ def add(commands: Commands) -> None:
         help="resubmit failed runs of studies, also those out of memory, or failed single runs",
     )
     rerun.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
-    add_site(rerun)
+    _add_site(rerun)
     _add_force(rerun)
     rerun.set_defaults(action=_rerun)
 
@@ -126,8 +126,12 @@ def _add_request(command: argparse.ArgumentParser) -> None:
         "--snapshot", action="store_true", help="run in a copy of the repository, made now"
     )
     command.add_argument("--new", action="store_true", help="of a study: begin another folder")
-    add_site(command)
+    _add_site(command)
     _add_force(command)
+
+
+def _add_site(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--site", help="use env/sites/SITE.sh instead of this host's site file")
 
 
 def _add_force(command: argparse.ArgumentParser) -> None:
@@ -193,8 +197,7 @@ def _of_config(
     from configs.grid.study_file import is_study
     from launch.script.start import script_rerun
     from launch.submit.config import ConfigSubmission
-    from launch.submit.run import run_request
-    from launch.submit.study import study_submission
+    from launch.submit.request import run_request, study_submission
     from runs.folder import is_run
     from runs.study_folder import is_study_folder
 

@@ -2,11 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
-from configs.table import output_width, text_table
+from configs.table import text_table
 from launch.plan.result import CheckResult, checked
 from launch.slurm.client import Refused
 
@@ -52,11 +51,7 @@ def _shown(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
     """Print results as they come, and then how many of which level."""
     counts = {"pass": 0, "warn": 0, "fail": 0}
     for result in results:
-        line = str(result)
-        if sys.stdout.isatty():
-            indent = " " * 20
-            line = fill(line, output_width(), subsequent_indent=indent, break_on_hyphens=False)
-        print(line, flush=True)
+        print(result, flush=True)
         counts[result.level] += 1
         yield result
     print(", ".join(f"{number} {level}" for level, number in counts.items()), file=sys.stderr)

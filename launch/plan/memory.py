@@ -4,22 +4,19 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from configs.schema import Pretrain
+from configs.schema import Pretrain, Run
 from configs.schema.training import Resources
 from configs.table import Row
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult, failure, passed, warning
-from launch.submit.script import RunRequest
 
 
-def forecast_of(request: RunRequest) -> ForecastAnswer:
-    """Return the forecast of the run."""
-    if not isinstance(request.config, Pretrain):
-        return ForecastAnswer(
-            remark=f"only pretraining is forecast, not kind {request.config.kind}"
-        )
-    return forecast.ask([request.query])[0]
+def forecast_of(config: Run) -> ForecastAnswer:
+    """Return the forecast of a run."""
+    if not isinstance(config, Pretrain):
+        return ForecastAnswer(remark=f"only pretraining is forecast, not kind {config.kind}")
+    return forecast.ask([config])[0]
 
 
 def checks(resources: Resources, forecast: ForecastAnswer) -> Iterator[CheckResult]:

@@ -13,7 +13,6 @@ from configs.errors import ConfigError
 from configs.files import read_bytes
 from configs.load import Tree, merge, read_tree, resolve, resolve_study
 from configs.schema import Command, Study
-from configs.schema.command import GIVEN
 from launch.check.kinds import kind_of
 from launch.lint.script import Script, parse_script, sbatch_flags
 from launch.script.edit import present_value, seed_name
@@ -107,13 +106,6 @@ class ScriptRequest:
         assert isinstance(found, Command)
         return found
 
-    def yaml_tree(self) -> Tree:
-        """Return the study as it is written down: submitting the file gives the same runs."""
-        base = {"kind": "study", "base": str(self.source.absolute())}
-        return base | self.study.model_dump(
-            include={"set", "axes", "repeats"}, exclude_defaults=True
-        )
-
 
 def sbatch_options(script: Script, flags: list[str]) -> dict[str, str]:
     """Return the values of a script's `#SBATCH` lines by long name; values in `flags` win."""
@@ -201,4 +193,4 @@ def key_of(name: str) -> str:
     if name == "seed":
         return name
     plain = name.lstrip("-+").replace("-", "_").replace(".", "_").replace("/", "_")
-    return f"params.{plain}_" if plain in GIVEN else f"params.{plain}"
+    return f"params.{plain}"

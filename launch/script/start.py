@@ -12,9 +12,8 @@ from configs.table import Row
 from launch.plan.result import CheckResult
 from launch.script.environment import users_environment
 from launch.slurm import client, executor
-from launch.submit.local import check_no_process, start_cells
-from launch.submit.run import check_no_job
-from launch.submit.study import own_study
+from launch.submit.local import check_no_job, check_no_process, start_cells
+from launch.submit.request import own_study
 from launch.submit.study_cells import NOTHING_LEFT, record_queued, rows_to_run
 from launch.submit.submission import Choices, bill
 from runs.folder import ROOT, RunFolder
@@ -115,7 +114,6 @@ class ScriptRerun(ScriptRuns):
     def prepare(self) -> list[RunFolder]:
         """Record that the runs are queued."""
         for run in self.left:
-            check_own(run.path)
             run.stop_file.unlink(missing_ok=True)
             record_queued(run)
         return self.left

@@ -170,11 +170,12 @@ class ScriptSubmission(ScriptRuns):
         return [line.encode(errors="replace").decode() for line in lines]
 
     def yaml(self) -> str:
-        """Return the study that the request becomes when it is written down."""
+        """Return the study that the request becomes: submitting the file gives the same runs."""
         words = shlex.join(["--", *self.request.flags]) if self.request.flags else ""
-        return (
-            f"# ditbench submit FILE {words}".rstrip() + "\n" + dump_yaml(self.request.yaml_tree())
-        )
+        tree = {"kind": "study", "base": str(self.request.source.absolute())}
+        own = {"set", "axes", "repeats"}
+        tree |= self.request.study.model_dump(include=own, exclude_defaults=True)
+        return f"# ditbench submit FILE {words}".rstrip() + "\n" + dump_yaml(tree)
 
     def _words(self) -> list[str]:
         return [str(self.request.source), *self.request.arguments]
@@ -241,13 +242,13 @@ def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
     cells = make_cells(study, to_tree(request.config(place)), source=str(path))
     plan = make_plan(Grid(study=study, cells=cells, source=path), with_forecast=False)
     runs = []
-    for one in plan.runs:
+    for one in plan.rows:
         text, exports = request.text, dict[str, str]()
-        for key, level in one.cell.levels.items():
-            value = str(level).replace("{run}", f"{folder.name}-{one.name}")
+        for key, level in one.levels.items():
+            value = str(level).replace("{run}", f"{folder.name}-{one.cell}")
             changed = vary(text, request.names[key], value, path=path)
             text, exports = changed.text, exports | changed.exports
-        runs.append(ScriptRun(path=folder / "cells" / one.name, text=text, exports=exports))
+        runs.append(ScriptRun(path=folder / "cells" / one.cell, text=text, exports=exports))
     return make(is_study=True, plan=plan, runs=runs)
 
 

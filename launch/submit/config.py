@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache, cached_property, partial
 from pathlib import Path
 
@@ -18,14 +17,14 @@ from launch.plan.forecast import ForecastAnswer
 from launch.plan.measure import measure
 from launch.plan.result import CheckResult, checked
 from launch.plan.study import Plan, shape_of, table
-from launch.slurm import client, executor, limits
+from launch.slurm import client, executor, history, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript, sbatch_text
-from launch.submit.local import check_no_process, list_cells, start_cells
-from launch.submit.run import check_no_job
+from launch.slurm.flags import Flags
+from launch.submit.local import check_no_job, check_no_process, list_cells, start_cells
 from launch.submit.script import REPORT, RunRequest, batch_script, report_script
 from launch.submit.site import Site, check_site
-from launch.submit.study_cells import NOTHING_LEFT, jobs_ahead, make_folder, record_queued
+from launch.submit.study_cells import NOTHING_LEFT, make_folder, record_queued
 from launch.submit.submission import Choices, bill
 from runs import snapshot
 from runs.checks.paths import check_paths
@@ -37,16 +36,12 @@ from runs.study_folder import StudyFolder, StudyRow
 
 @dataclass(frozen=True, kw_only=True)
 class StudyLeft:
-    """A study of which runs are left: `todo` of its `rows`, in their order.
-
-    `plan` is None if its folder is continued unchanged.
-    """
+    """A study of which runs are left; `plan` is None if its folder is continued unchanged."""
 
     folder: StudyFolder
     settings: Study
     plan: Plan | None
     rows: list[StudyRow]
-    todo: list[StudyRow]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +76,7 @@ class ConfigSubmission:
         """The forecast of the first run of each shape; of planned cells it is known."""
         known = self.study.plan.forecasts if self.study and self.study.plan else {}
         return {
-            one.identity: known.get(one.identity) or memory.forecast_of(one)
+            one.identity: known.get(one.identity) or memory.forecast_of(one.config)
             for one in first_of_shapes(self.requests)
         }
 
@@ -159,7 +154,7 @@ class ConfigSubmission:
             return finished
         starts = [client.expected_start(text) for text in self._job_texts()]
         first = min(filter(None, starts), default=None)
-        date = f"{datetime.fromtimestamp(first):%d %b %H:%M}" if first else "unknown"
+        date = history.clock(first) if first else "unknown"
         may_stop = self.study and self.study.settings.stop
         fewer = "; stop: decided may need fewer runs" if may_stop else ""
         return f"{'the first run' if self.study else 'it'} may start about {date}{fewer}"
@@ -197,16 +192,11 @@ class ConfigSubmission:
             record_queued(run)
         return runs
 
-    @cached_property
-    def _ahead(self) -> list[str]:
-        """The jobs of a study that were queued before and have not ended."""
-        return [] if self.study is None or self.is_new else jobs_ahead(self.study.folder)
-
     def queue(self, run: RunFolder, jobs: Sequence[str]) -> str:
         """Queue a run after the `jobs` of those before it; return its job."""
         script = batch_script(self.requests[len(jobs)], run.path)
         if self.study and (most := self.study.settings.throttle):
-            script = _begun_after([*self._ahead, *jobs], most, script)
+            script = _in_line(script, len(jobs) % most)
         job = executor.submit(script)
         try:
             save_script(run, job, sbatch_text(script))
@@ -222,7 +212,8 @@ class ConfigSubmission:
             environment = executor.local_environment(script.exports)
             folder = scripts_folder(runs[0])
             return executor.start_detached(script.command, folder, environment=environment)
-        lines = list_cells(self.study.folder, self.study.todo, self.study.settings)
+        names = [one.identity for one in self.requests]
+        lines = list_cells(self.study.folder, names, self.study.settings)
         return start_cells(
             self.study.folder, lines, self.requests[0].config.kind,
             code=self.tree.folder(self.site.logs),
@@ -248,13 +239,16 @@ def first_of_shapes(requests: Sequence[RunRequest]) -> list[RunRequest]:
     return [*{(one.config.kind, one.config.resources): one for one in reversed(requests)}.values()]
 
 
-def _begun_after(line: Sequence[str], most: int, script: BatchScript) -> BatchScript:
-    """Return the script of a job that begins when fewer than `most` jobs of a line go on."""
-    if len(line) < most:
-        return script
+def _in_line(script: BatchScript, number: int) -> BatchScript:
+    """Return the script of a job that waits for those before it in one of a study's lines.
+
+    Of jobs with one name and this dependency Slurm runs one at a time.
+    """
     awaited = script.flags.get("dependency")
-    after = f"{awaited},afterany:{line[-most]}" if awaited else f"afterany:{line[-most]}"
-    return replace(script, flags=script.flags | {"dependency": after})
+    name = f"{script.flags['job-name']}-{number}"
+    after = f"{awaited},singleton" if awaited else "singleton"
+    own: Flags = {"job-name": name, "dependency": after}
+    return replace(script, flags=script.flags | own)
 
 
 def _check_data(request: RunRequest) -> Iterable[str]:

@@ -1,16 +1,28 @@
-"""The cells of a study that one process runs on this machine: their order, and their turns."""
+"""What runs already, and the cells of a study that one process runs here: their order and turns."""
 
 import random
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from configs.schema import Study
-from launch.slurm import executor
+from launch.slurm import client, executor
 from launch.slurm.client import Refused
 from runs.folder import RunFolder, new_id
+from runs.jobs import awaited_job, started_job
 from runs.records import saves
-from runs.study_folder import StudyFolder, StudyRow
+from runs.study_folder import StudyFolder
+
+
+def check_no_job(run: RunFolder) -> None:
+    """Refuse a second job for a run: its attempt would end the first job's."""
+    jobs = [job for job in (awaited_job(run), started_job(run)) if job]
+    for one in client.query_jobs(jobs).values():
+        if not one.has_ended:
+            raise Refused(
+                f"{run.name}: its job {one.job} is {one.state}; wait until it ends, or cancel it: "
+                f"ditbench cancel {shlex.quote(str(run.path))}"
+            )
 
 
 def check_no_process(study: StudyFolder) -> None:
@@ -45,14 +57,13 @@ def start_cells(
     return pid
 
 
-def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) -> list[str]:
-    """Return the lines for `jobs/cells.sh`: cells in order, or the turns that they have left.
+def list_cells(study: StudyFolder, names: list[str], settings: Study) -> list[str]:
+    """Return the lines for `jobs/cells.sh`: cells as they come, or the turns that they have left.
 
     A turn is `CELL ID:STEP`. It ends at a multiple of `interleave` steps, also after an
     interruption. The order is shuffled, and reversed in every second round, so that a drift of the
     node favours no run.
     """
-    names = [row.cell for row in sorted(rows, key=lambda row: row.order)]
     turn = settings.interleave
     if turn is None:
         return names

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.submit.run import run_request
+from launch.submit.request import run_request
 from launch.submit.script import RunRequest
 from tests.launch.conftest import DIGITS
 

@@ -2,11 +2,11 @@
 
 import pytest
 
+from configs.load import load
 from configs.schema.training import Resources
 from launch.plan import memory
 from launch.plan.forecast import ForecastAnswer
-from tests.launch.conftest import FITS
-from tests.launch.plan.conftest import subject
+from tests.launch.conftest import DIGITS, FITS
 
 TIGHT = {
     "fits": False, "reason": "takes 47 GiB of 45", "fix": "train.micro_batch=8",
@@ -28,15 +28,14 @@ LARGE = TIGHT | {"gib": {"peak": 90.0}}
 def test_the_memory_of_the_gpu_is_forecast(
     gpus: dict[str, dict[str, object]], level: str, fix: str
 ) -> None:
-    forecast = ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
+    forecast = ForecastAnswer(gpus=gpus, remark="no such GPU")
     line = memory.gpu_memory(Resources(), forecast)
     assert line.level == level
     assert line.fix.startswith(fix)
 
 
 def test_a_failed_forecast_is_a_warning(real_forecast: None) -> None:
-    forecast = memory.forecast_of(subject("resources.gpu=abacus"))
-    assert forecast.parameters is None
+    forecast = memory.forecast_of(load(DIGITS, ["resources.gpu=abacus"]))
     assert "abacus" in forecast.remark
 
 

@@ -63,9 +63,9 @@ def scripts(names: Names) -> Iterator[BatchScript]:
     if not str(logs).isprintable() or "\\" in str(logs):
         raise ConfigError("refused by check_site")
     tree, folder = Tree(digest="TREE", files=[]), StudyFolder(logs / f"{source.stem}-1")
-    (run,) = plan.runs
+    ((name, cell),) = plan.cells.items()
     request = RunRequest(
-        source=source, overrides=[], config=run.cell.config, resumes=None, identity=run.name,
+        source=source, overrides=[], config=cell.config, resumes=None, identity=name,
         site=site, tree=tree, flags={}, study=folder,
     )  # fmt: skip
     yield batch_script(request, request.run)

@@ -1,4 +1,4 @@
-"""The request of a user to run a study, or what is left of one."""
+"""Resolve what a user asks for: a run, a study, or what is left of one."""
 
 import sys
 from functools import cache, partial
@@ -6,18 +6,49 @@ from pathlib import Path
 
 from configs.errors import ConfigError
 from configs.grid.study_file import load_grid
+from configs.load import load
+from configs.paths import with_absolute_paths
+from configs.schema import Command
 from configs.schema.training import Resources
-from launch.plan.study import Plan, make_plan, overrides_of
-from launch.slurm.flags import Flags
+from launch.plan.study import Plan, make_plan
+from launch.slurm.flags import Flags, fits_a_directive
 from launch.submit.config import ConfigSubmission, StudyLeft
 from launch.submit.script import RunRequest
 from launch.submit.site import check_logs_name, read_site
 from launch.submit.study_cells import find_study, rows_to_run, rows_with
 from launch.submit.submission import Choices
 from runs import snapshot
-from runs.folder import ROOT, RunFolder, is_run, new_id
+from runs.folder import ROOT, RunFolder, is_run, new_id, resume_config, run_name
 from runs.study_folder import StudyFolder, is_study_folder
 from runs.trust import check_own
+
+
+def run_request(
+    source: Path, overrides: list[str], *, site_name: str | None, extra: Flags
+) -> RunRequest:
+    """Resolve a request; raise `ConfigError` if no batch script can be written for it."""
+    resumes = RunFolder(source.resolve()) if is_run(source) else None
+    if resumes:
+        check_own(source)
+        config = resume_config(resumes, overrides)
+        if isinstance(config, Command):
+            raise ConfigError(f"{source}: a run without its batch script; submit the script anew")
+    else:
+        config = with_absolute_paths(load(source, overrides))
+    if not fits_a_directive(run_name(source, config)):
+        raise ConfigError(f"{source.stem!r}: invalid as a job name; rename the YAML file")
+    site = read_site(ROOT, config.resources, name=site_name)
+    check_logs_name(site)
+    return RunRequest(
+        source=source,
+        overrides=overrides,
+        config=config,
+        resumes=resumes,
+        identity=new_id(),
+        site=site,
+        tree=snapshot.read_tree(ROOT),
+        flags=extra,
+    )
 
 
 def study_submission(
@@ -39,16 +70,16 @@ def study_submission(
     rows = rows_with(plan, before) if plan else before
     names = {row.cell for row in rows_to_run(study, rerun=rerun)} if known else set()
     names |= {row.cell for row in rows[len(before) :]}
-    cells = {run.name: run.cell for run in plan.runs} if plan else {}
+    cells = plan.cells if plan else {}
     names &= cells.keys() if plan else names
     settings, tree = plan.grid.study if plan else study.study(), snapshot.read_tree(ROOT)
 
-    def run_request(name: str) -> RunRequest:
+    def cell_request(name: str) -> RunRequest:
         run, cell = RunFolder(study.cell(name)), cells.get(name)
         config = cell.config if cell else run.config()
         return RunRequest(
-            source=Path(str(settings.base)), overrides=overrides_of(cell) if cell else [],
-            config=config, resumes=run if run.attempts() or not cell else None, identity=name,
+            source=source, overrides=[], config=config, identity=name,
+            resumes=run if run.attempts() or not cell else None,
             site=site_for(config.resources), tree=tree, flags=flags, study=study,
         )  # fmt: skip
 
@@ -57,10 +88,10 @@ def study_submission(
         choices=choices,
         folder=study.path,
         is_new=known is None,
-        requests=[run_request(row.cell) for row in todo],
+        requests=[cell_request(row.cell) for row in todo],
         site=site,
         tree=tree,
-        study=StudyLeft(folder=study, settings=settings, plan=plan, rows=rows, todo=todo),
+        study=StudyLeft(folder=study, settings=settings, plan=plan, rows=rows),
     )
 
 
