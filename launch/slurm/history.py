@@ -1,12 +1,30 @@
-"""The starts of a job according to Slurm: from sacct, or from scontrol while it knows the job."""
+"""The starts of a job according to Slurm, and in words why it waits."""
 
 import re
+import time
 from pathlib import Path
 
 from configs.errors import ConfigError
 from launch.slurm import client
 from launch.slurm.client import Refused, parse_time
 from runs.state.slurm_job import ENDED, SlurmJob
+
+# Why a job waits.
+_REASONS = {
+    "": "Slurm has not looked at it yet",
+    "None": "Slurm has not looked at it yet",
+    "Resources": "it is next, and waits for free nodes",
+    "Priority": "jobs with a higher priority go first",
+    "Dependency": "after another job",
+    "DependencyNeverSatisfied": "the job that it waits for has failed: it never begins",
+    "AssocGrpJobsLimit": "as many jobs run as its account or this cluster allows at once",
+    "BeginTime": "its begin time has not come, as after a requeue",
+    "ReqNodeNotAvail": "a node that it asks for is down or reserved",
+    "PartitionTimeLimit": "it asks for more time than its partition allows: it never begins",
+    "PartitionNodeLimit": "it asks for more nodes than its partition allows: it never begins",
+    "JobHeldUser": "a user holds it (scontrol release)",
+    "JobHeldAdmin": "an administrator holds it",
+}
 
 
 def starts(job: str) -> list[SlurmJob]:
@@ -76,3 +94,16 @@ def current(job: str) -> SlurmJob | None:
         nodes=field("NodeList"),
         output=Path(output[1].strip()) if output else None,
     )
+
+
+def in_words(reason: str) -> str:
+    """Return a reason in words; one that is not known is split into its words."""
+    name = reason.partition(",")[0].strip("() ")
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name)
+    return _REASONS.get(name, split)
+
+
+def clock(when: float) -> str:
+    """Return a time of today as `10:00:00`, and of another day with its date."""
+    is_today = time.strftime("%F") == time.strftime("%F", time.localtime(when))
+    return time.strftime("%H:%M:%S" if is_today else "%F %H:%M", time.localtime(when))

@@ -82,7 +82,7 @@ def _why(run: str) -> tuple[list[str], list[str]]:
 
 
 def _command(words: list[str]) -> int:
-    """Run `ditbench why`, without the line about the site, which takes a shell each time."""
+    """Run `ditbench why`."""
     return guarded(lambda: why(words[0], form=words[1]))
 
 

@@ -78,13 +78,14 @@ def test_steps_that_a_resume_repeats_are_those_of_the_newest_attempt(tmp_path: P
 def test_a_loss_that_is_not_printed_is_read_from_the_longest_log_that_was_kept(
     tmp_path: Path,
 ) -> None:
-    run = run_with(tmp_path / "run", "epoch 1\n", log={"columns": {"loss": "objective"}})
+    run = run_with(tmp_path / "run", "epoch 1\n")
     kept = run.attempt(1) / "logs" / "lightning"
     kept.mkdir(parents=True)
     for name, last in (("train", 30), ("validation", 4)):
         rows = [f"{n},{2 / n},{n}" for n in range(1, last)]
         (kept / f"{name}.csv").write_text("step,objective,time\n" + "\n".join(rows) + "\n")
-    log = read_ours(run)
+    with reading_with(ReadOptions(columns={"loss": "objective"})):
+        log = read_ours(run)
     assert log.step.tolist() == list(range(1, 30))
     assert log.column("loss")[0] == 2.0
     assert "2 runs in its logs; read the longest" in log.remarks[-1]
