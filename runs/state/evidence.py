@@ -9,7 +9,7 @@ from runs.folder import RunFolder
 from runs.jobs import CANCELLED
 from runs.json_files import ErrorNote
 from runs.records import Record, read_records
-from runs.state.log_lines import LogLines, first_line, first_quotes, last_exception, quote
+from runs.state.log_lines import LogLines, first_line, last_exception, quote
 from runs.state.slurm_job import SlurmJob
 
 
@@ -99,8 +99,9 @@ class Evidence:
         return [line for log in self.logs for line in log.last()]
 
     def quotes(self, pattern: str) -> list[str]:
-        """Return the first lines of the logs that match a pattern."""
-        return first_quotes(self.logs, pattern) if pattern else []
+        """Return the first lines of the logs that match a pattern, at most 3 of them."""
+        found = [(log.path, *next(log.find(pattern or "(?!)"), (0, ""))) for log in self.logs]
+        return [quote(*place) for place in found if place[1]][:3]
 
     def first_line_like(self, pattern: str) -> str:
         """Return the first line of the logs that matches a pattern; empty if none does."""

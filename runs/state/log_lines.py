@@ -82,12 +82,6 @@ def part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
     return LogLines(path=log.path, first=log.first + begin, lines=log.lines[begin:end])
 
 
-def first_quotes(logs: Iterable[LogLines], pattern: str) -> list[str]:
-    """Return the first matching line of each log, at most 3 of them."""
-    found = ((log.path, *next(log.find(pattern), (0, ""))) for log in logs)
-    return [quote(*place) for place in found if place[1]][:3]
-
-
 def first_line(text: str) -> str:
     """Return the first line of a message, at most 300 characters of it."""
     return text.strip().splitlines()[0][:300] if text.strip() else "no message"
