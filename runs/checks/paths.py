@@ -51,8 +51,8 @@ def check_paths(config: Run) -> None:
         raise ConfigError(problem)
     if isinstance(config, Pretrain):
         trunk = config.train.branch_from
-        if trunk and (problem := _branch_problem(Path(trunk), config)):
-            raise ConfigError(f"train.branch_from {trunk}: {problem}")
+        if trunk and (refusal := _branch_problem(Path(trunk), config)):
+            raise ConfigError(f"train.branch_from {trunk}: {refusal}")
     elif isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
