@@ -52,7 +52,9 @@ def _run(attempt: Attempt[Infer]) -> None:
         missing = [image for image in images if not image.file.is_file()]
         # Every rank lists what is missing before any rank writes.
         dist.barrier()
-        attempt.note(ranks=ranks.world, lora=str(spec.lora), versions=versions())
+        attempt.note(
+            ranks=ranks.world, lora=str(spec.lora), prompts=spec.prompts, versions=versions()
+        )
         metrics = attempt.open_metrics()
         done = len(images) - len(missing)
         metrics.event("started", **_at(done))

@@ -31,6 +31,7 @@ class AttemptEntry(TypedDict, total=False):
     turn: str
     placement: list[dict[str, Any]]
     compile: bool | Literal["graphs"]
+    prompts: list[str]
 
 
 class Manifest(TypedDict, total=False):

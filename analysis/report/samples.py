@@ -71,7 +71,7 @@ def series_of(log: RunLog) -> Iterator[SampleSeries]:
         numbered = {("image", 0): images[-1]}
     yield from _series(log, grids, numbered)
     for prompt in range(MAX_PROMPTS):
-        asked = {name: str(value) for name, value in _prompt(config, prompt).items()}
+        asked = {name: str(value) for name, value in _prompt(log, prompt).items()}
         files = _files(folder / f"prompt-{prompt:02d}")
         # The seed of a prompt follows from `sample.seed`, or stands for it.
         own = {name: value for name, value in facts.items() if name != "sample.seed"}
@@ -103,9 +103,10 @@ def _files(folder: Path) -> dict[tuple[str, int], Path]:
     return {(match[1], int(match[2])): path for match, path in found if match}
 
 
-def _prompt(config: Mapping[str, Any], prompt: int) -> dict[str, Any]:
-    """Return the prompt and the seed that a config gives a number of an image."""
-    listed = config.get("sample.prompts") or config.get("prompts") or []
+def _prompt(log: RunLog, prompt: int) -> dict[str, Any]:
+    """Return the prompt and the seed of a number of an image, by the manifest or the config."""
+    config = log.config or {}
+    listed = log.facts.get("prompts") or config.get("sample.prompts") or config.get("prompts") or []
     entry = listed[prompt] if prompt < len(listed) else f"prompt {prompt}"
     own = dict(entry) if isinstance(entry, dict) else {"prompt": entry}
     if own.get("seed") is None and "sample.seed" in config:

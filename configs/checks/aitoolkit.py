@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.checks.aitoolkit_source import GROUPS, architectures, find_home, known_keys
-from configs.checks.flux import WEIGHTS_SUFFIXES
+from configs.checks.flux import WEIGHTS_SUFFIXES, weights_in
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from configs.load import flatten, read_tree, to_tree
@@ -150,8 +150,7 @@ def _check_arch(folder: Path, config: Finetune) -> None:
 
 def _check_weights(folder: Path) -> None:
     """Refuse a model without weights, or with weights that were cut short."""
-    files = [folder] if folder.is_file() else sorted(folder.rglob("*"))
-    weights = [file for file in files if file.suffix in WEIGHTS_SUFFIXES]
+    weights = weights_in(folder)
     if not weights:
         raise ConfigError(
             f"{folder}: holds no weights ({' '.join(WEIGHTS_SUFFIXES)}); nothing is downloaded: "

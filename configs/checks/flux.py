@@ -74,6 +74,12 @@ def weight_files(part: Path) -> list[Path]:
     return [part / str(name) for name in sorted(names)]
 
 
+def weights_in(model: Path) -> list[Path]:
+    """Return the files of weights in a model's folder, in any layout, or the single file."""
+    files = [model] if model.is_file() else sorted(model.rglob("*"))
+    return [file for file in files if file.suffix in WEIGHTS_SUFFIXES]
+
+
 def linear_layers(folder: Path) -> list[str]:
     """Return the names of the linear layers of a model's transformer."""
     return [

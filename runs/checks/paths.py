@@ -6,8 +6,8 @@ from pathlib import Path
 from configs.checks.aitoolkit import arch_of, check_aitoolkit
 from configs.checks.captions import fill_trigger
 from configs.checks.dataset import check_dataset
-from configs.checks.flux import check_flux
-from configs.checks.lora import check_fits, matrices
+from configs.checks.flux import check_flux, weights_in
+from configs.checks.lora import check_fits, check_sizes
 from configs.errors import ConfigError
 from configs.load import read_tree
 from configs.paths import config_paths
@@ -90,7 +90,7 @@ def check_model(config: Finetune) -> None:
         if assistant.is_file():
             check_fits(assistant, folder)
     elif assistant.is_file():
-        matrices(assistant)
+        check_sizes(assistant, weights_in(folder))
     check_aitoolkit(config)
 
 

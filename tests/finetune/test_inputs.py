@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from configs.checks.flux import missing
+from configs.checks.flux import missing, weight_files, weights_in
+from configs.checks.lora import check_sizes
+from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from finetune.tiny_flux import make_tiny_flux
 from launch.__main__ import main as launch
@@ -118,6 +120,29 @@ def test_an_assistant_that_is_no_lora_of_this_model_is_refused(own: Path) -> Non
     save_file({"transformer.layers.0.attention.to_k.lora_A.weight": np.zeros((4, 8))}, file)
     message = assistant_refusal(own, file)
     assert "1 of 1 updates fit no layer of this model, such as" in message
+
+
+def test_an_assistant_of_another_kind_of_model_is_refused_by_the_sizes_of_its_layers(
+    own: Path,
+) -> None:
+    file = own / "assistant.safetensors"
+    asked = ("aitoolkit.model.arch=any", "sample.steps=4", "sample.guidance=1.0")
+    name = "diffusion_model.blocks.0.attention.to_k"
+    down, up = f"{name}.lora_A.weight", f"{name}.lora_B.weight"
+    save_file({down: np.zeros((4, 48)), up: np.zeros((48, 4))}, file)
+    message = refusal(own, "engine=aitoolkit", *asked, f"flux.assistant_lora={file}")
+    assert "has the size of a weight of this model, such as 48 x 48; name a LoRA" in message
+    width = linear_size(own)
+    save_file({down: np.zeros((4, width[1])), up: np.zeros((width[0], 4))}, file)
+    check_sizes(file, weights_in(own / "model"))
+    check_sizes(file, weights_in(own / "none"))
+
+
+def linear_size(own: Path) -> tuple[int, ...]:
+    """Return rows and columns of a linear layer of the tiny Flux."""
+    (weights,) = weight_files(own / "model" / "transformer")
+    tensors = read_safetensors_header(weights).tensors
+    return next(one.shape for name, one in tensors.items() if name.endswith("to_k.weight"))
 
 
 def edit_json(file: Path, **values: object) -> None:
