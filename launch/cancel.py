@@ -38,7 +38,9 @@ def cancel(path: Path) -> None:
         # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
         study.stop_file.touch()
     for one in runs:
-        _mark(one)
+        if one.state.is_started and (attempts := one.run.attempts()):
+            # `launch why` looks for this mark.
+            (one.run.attempt(attempts[-1]) / CANCELLED).touch()
     in_jobs = [one for one in runs if one.job is not None and _has_own_job(one)]
     others = [one for one in runs if one not in in_jobs]
     for one in others:
@@ -74,12 +76,6 @@ def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
             # No process is left, or none that could record the end before it is killed.
             _record_stop(one)
     return running
-
-
-def _mark(one: RunStatus) -> None:
-    """Leave a mark in the attempt that runs, for `launch why`."""
-    if one.state.is_started and (attempts := one.run.attempts()):
-        (one.run.attempt(attempts[-1]) / CANCELLED).touch()
 
 
 def _record_stop(one: RunStatus) -> None:

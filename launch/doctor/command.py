@@ -9,6 +9,7 @@ from configs.schema.training import Resources
 from configs.table import text_table
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.measurements import HOST, Measurement
+from launch.slurm import client
 from launch.slurm.flags import Flags, to_words
 from launch.submit.site import read_site
 from runs.folder import ROOT
@@ -16,7 +17,8 @@ from runs.folder import ROOT
 
 def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     """Measure the cluster; return 1 if anything is unknown. Raise `ConfigError` or `Refused`."""
-    name = site_file.site_name(site) if site else site_file.cluster_name()
+    cluster = client.shown_field(client.show("config"), "ClusterName")
+    name = site_file.site_name(site or cluster or "cluster")
     words = to_words(flags)
     gpus = gpu_flags.gpus(words)
     found = [*measurements.slurm_version(), *_gpu_measurements(gpus, words)]

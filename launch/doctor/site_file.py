@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 from configs.errors import ConfigError
 from launch.doctor.gpu_flags import SYNTAXES, Gpus, best
-from launch.slurm import client
 
 _TEMPLATE = """\
 # shellcheck shell=bash
@@ -30,11 +29,6 @@ JOB_FLAGS=({flags})
   printf '%s\\n' "--nodes=$2" --ntasks-per-node=1 {syntax}
 }}
 """
-
-
-def cluster_name() -> str:
-    """Return Slurm's name for the cluster."""
-    return site_name(client.shown_field(client.show("config"), "ClusterName") or "cluster")
 
 
 def site_name(text: str) -> str:

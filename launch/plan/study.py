@@ -5,7 +5,6 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
@@ -14,6 +13,7 @@ from configs.load import to_tree
 from configs.schema import Pretrain, Run, Study
 from configs.schema.training import Resources
 from configs.table import Row
+from configs.yaml12 import dump_value
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.slurm.flags import fits_a_directive
@@ -146,14 +146,10 @@ def table(plan: Plan) -> list[Row]:
     return [
         {
             "cell": cell.name,
-            **{axis: _level_text(level) for axis, level in cell.levels.items()},
+            **{axis: dump_value(level) for axis, level in cell.levels.items()},
             "shape": shape_of(cell.config.resources),
             "runs": plan.grid.study.repeats,
             "gpu_hours": cell.config.resources.gpu_hours,
         }
         for cell in plan.grid.cells
     ]
-
-
-def _level_text(level: Any) -> str:
-    return level if isinstance(level, str) else json.dumps(level)

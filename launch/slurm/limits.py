@@ -33,8 +33,11 @@ def check(
     if remarks := lost_nodes(error):
         return remarks
     shape = " ".join(f"--{name}={flags[name]}" for name in _SHAPE if name in flags)
+    types = client.gpus().items()
+    listed = [f"{kind or 'GPUs'} ({plural(n, 'node')} of {most})" for kind, (n, most) in types]
+    here = f"this cluster has {', '.join(listed)}; " if listed else ""
     raise Refused(
-        f"sbatch refuses {shape or 'this job'}:\n{error}\n{_gpus_in_words()}"
+        f"sbatch refuses {shape or 'this job'}:\n{error}\n{here}"
         "change resources.gpu, resources.nodes, resources.gpus_per_node or the site's flags"
     )
 
@@ -44,13 +47,6 @@ def lost_nodes(error: str) -> list[str]:
     if "node configuration is not available" in error and client.has_lost_nodes():
         return [f"some nodes are down or drained, so sbatch decides at submission ({error})"]
     return []
-
-
-def _gpus_in_words() -> str:
-    """Return the types of GPU of the cluster, as `this cluster has a40 (2 nodes of 2); `."""
-    found = client.gpus().items()
-    listed = [f"{kind or 'GPUs'} ({plural(n, 'node')} of {most})" for kind, (n, most) in found]
-    return f"this cluster has {', '.join(listed)}; " if listed else ""
 
 
 def _check_partition(flags: Flags, partitions: list[Partition]) -> None:

@@ -85,7 +85,10 @@ def overview(paths: Sequence[Path]) -> list[RunStatus]:
 
     Without an answer the records give the states of the unfinished ones.
     """
-    found = [run for path in paths for run in _runs(path)]
+    for path in paths:
+        if not path.is_dir():
+            raise ConfigError(f"{path}: no such folder; name a run, or a folder of runs")
+    found = [run for path in paths for run in find_runs(path)]
     runs = [_readable_status(run) for run in counted(found, "reading the state of runs")]
     jobs = {one.job for one in runs if one.job and one.state.may_have_job}
     try:
@@ -108,12 +111,6 @@ def _readable_status(run: RunFolder) -> RunStatus:
         return run_status(run)
     except ConfigError as error:
         return RunStatus(run=run, state=RunState(), config={}, job=None, problem=str(error))
-
-
-def _runs(path: Path) -> list[RunFolder]:
-    if not path.is_dir():
-        raise ConfigError(f"{path}: no such folder; name a run, or a folder of runs")
-    return find_runs(path)
 
 
 def run_status(run: RunFolder) -> RunStatus:

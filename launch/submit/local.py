@@ -68,15 +68,13 @@ def list_cells(study: StudyFolder, names: list[str], settings: Study) -> list[st
     if turn is None:
         return names
     session, lines = new_id(), list[str]()
-    runs = {name: RunFolder(study.cell(name)) for name in names}
-    spans = {name: (_saved_step(run), run.config().last_step()) for name, run in runs.items()}
+    spans = {}
+    for run in (RunFolder(study.cell(name)) for name in names):
+        saved = max((save.get("step", 0) for save in saves(run.records())), default=0)
+        spans[run.name] = saved, run.config().last_step()
     for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
         left = [name for name, (saved, last) in spans.items() if saved < end <= last]
         pair, is_second = divmod(end // turn - 1, 2)
         random.Random(f"0 {pair}").shuffle(left)
         lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
     return lines
-
-
-def _saved_step(run: RunFolder) -> int:
-    return max((save.get("step", 0) for save in saves(run.records())), default=0)

@@ -50,8 +50,10 @@ def open_attempt(
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
     found = find_run(source, kind=kind)
-    if found and (_is_skipped(found) or _takes_no_turn(found)):
+    if found and _is_skipped(found):
         return None
+    if found and turn_end() is not None and not run_state(found).is_waiting:
+        return None  # The run has left its interleaved study.
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
         overrides = []
@@ -60,7 +62,8 @@ def open_attempt(
             found or _new_config(source, overrides, kind), overrides, nodes, gpus
         )
     except ConfigError as error:
-        if found and _is_awaited(found):
+        # If the run waits for this job, its records must show a failed start.
+        if found and job_facts() and run_state(found).is_waiting:
             newest = max(found.attempts(), default=0)
             record_failure(found, newest, reason="config", message=str(error))
         raise
@@ -114,11 +117,6 @@ def _is_skipped(run: RunFolder) -> bool:
     return is_skipped
 
 
-def _takes_no_turn(run: RunFolder) -> bool:
-    """Return whether this is a turn of an interleaved study, and the run has ended in another."""
-    return turn_end() is not None and not run_state(run).is_waiting
-
-
 def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
     """Return whether a file STOP asks a run not to start, and record `stopped` then.
 
@@ -164,11 +162,6 @@ def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
     if kind and config.kind != kind:
         expect(config, KINDS[kind], source=source)
     return with_absolute_paths(config)
-
-
-def _is_awaited(run: RunFolder) -> bool:
-    """Return whether the run waits for this job, so that its records must show a failed start."""
-    return bool(job_facts()) and run_state(run).is_waiting
 
 
 def _code(attempt: Path, root: Path) -> dict[str, Any]:
