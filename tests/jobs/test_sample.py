@@ -1,4 +1,4 @@
-"""`jobs/sample.sbatch` without Slurm. A kill half-way is tested with encoding: its parts are alike."""
+"""`jobs/sample.sbatch` without Slurm; a kill half-way is tested with encoding, alike in parts."""
 
 from pathlib import Path
 
