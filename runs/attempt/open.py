@@ -49,6 +49,7 @@ def open_attempt(
     determine the number of ranks; None means that it is not known yet. `began` is the start of
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
+    job_facts()  # A variable of Slurm that is no number is refused before a folder is made.
     found = find_run(source, kind=kind)
     if found and _is_skipped(found):
         return None
