@@ -10,7 +10,6 @@ from analysis.measure.differences import causes, differences
 from analysis.measure.rate import measure_rate
 from analysis.read.options import ReadOptions, reading_with
 from analysis.read.run_folder import read_ours
-from analysis.report.sources import source
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 
@@ -72,7 +71,7 @@ def test_steps_that_a_resume_repeats_are_those_of_the_newest_attempt(tmp_path: P
     assert log.step.tolist() == list(range(1, 21))
     assert log.attempt.tolist() == [1] * 5 + [2] * 15
     assert log.column("time")[5] == 2000.5
-    assert source(log) == run.attempt(2) / "output.log"
+    assert log.source == run.attempt(2) / "output.log"
 
 
 def test_a_loss_that_is_not_printed_is_read_from_the_longest_log_that_was_kept(
