@@ -77,13 +77,14 @@ def test_steps_that_a_resume_repeats_are_those_of_the_newest_attempt(tmp_path: P
 def test_a_loss_that_is_not_printed_is_read_from_the_longest_log_that_was_kept(
     tmp_path: Path,
 ) -> None:
-    run = run_with(tmp_path / "run", "epoch 1\n", log={"columns": {"loss": "objective"}})
+    run = run_with(tmp_path / "run", "epoch 1\n")
     kept = run.attempt(1) / "logs" / "lightning"
     kept.mkdir(parents=True)
     for name, last in (("train", 30), ("validation", 4)):
         rows = [f"{n},{2 / n},{n}" for n in range(1, last)]
         (kept / f"{name}.csv").write_text("step,objective,time\n" + "\n".join(rows) + "\n")
-    log = read_ours(run)
+    with reading_with(ReadOptions(columns={"loss": "objective"})):
+        log = read_ours(run)
     assert log.step.tolist() == list(range(1, 30))
     assert log.column("loss")[0] == 2.0
     assert "2 runs in its logs; read the longest" in log.remarks[-1]
@@ -97,16 +98,9 @@ def test_a_loss_that_is_printed_is_read_before_any_other(tmp_path: Path) -> None
 
 
 def test_a_pattern_reads_lines_of_any_form(tmp_path: Path) -> None:
-    keys = {"log": {"pattern": r"@(?P<step>\d+)/L(?P<loss>\S+)"}}
-    log = read_ours(run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"), **keys))
-    assert log.step.tolist() == list(range(1, 10))
-
-
-def test_options_of_the_command_go_before_the_keys_of_the_run(tmp_path: Path) -> None:
-    told = {"log": {"pattern": r"step (?P<step>\d+) aux (?P<loss>\S+)"}}
-    run = run_with(tmp_path / "run", lines(1, 9, "step {} aux {} objective 2.5"), **told)
-    with reading_with(ReadOptions(pattern=r"step (?P<step>\d+) .*objective (?P<loss>\S+)")):
-        assert read_ours(run).column("loss").tolist() == [2.5] * 9
+    run = run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"))
+    with reading_with(ReadOptions(pattern=r"@(?P<step>\d+)/L(?P<loss>\S+)")):
+        assert read_ours(run).step.tolist() == list(range(1, 10))
 
 
 def test_a_run_without_a_readable_log_says_where_it_looked(tmp_path: Path) -> None:
