@@ -101,6 +101,19 @@ class Cells:
             names[column] = min(names.get(column, name), name, key=preference)
         return names
 
+    def alike(self, own: str, foreign: str) -> str | None:
+        """Return another name of a column that is as good as one, with other values, or None."""
+        at, values = self.found[foreign]
+        known = dict(zip(at, values, strict=True))
+        for name, (rows, others) in self.found.items():
+            is_alike = meaning(name)[0] == own and preference(name) == preference(foreign)
+            pairs = (
+                (known.get(row, other), other) for row, other in zip(rows, others, strict=True)
+            )
+            if is_alike and name != foreign and any(one != other for one, other in pairs):
+                return name
+        return None
+
     def columns(self, count: int) -> dict[str, Floats]:
         """Return the columns [count] under our names."""
         return {

@@ -83,7 +83,7 @@ def _pattern(kind: Kind, step: str) -> str:
     is_table = not count.name and count.total is not None and loss is None
     groups = {step: rf"(?P<{'epoch' if is_epoch or is_table else 'step'}>\d+)"}
     if loss is not None:
-        groups[loss] = r"(?P<loss>[-+.\deEnaif]+)"
+        groups[loss] = r"(?P<loss>[-+.,\deEnaif]+)"
     text = ""
     for key, one in kind.fields.items():
         if key in groups:
