@@ -231,11 +231,13 @@ def _of_evaluation(names: Iterable[str]) -> list[str]:
 
 
 def _is_rounded(step: Ints) -> bool:
-    """Whether steps have so few digits that the last ones are coarser than the first: 980, 1000."""
-    if len(step) < 2 or step[-1] <= 0:
+    """Whether the longest steps have so few digits that they rise by more: 980, 990, 1000, 1100."""
+    top = 10 ** (len(str(int(step.max(initial=0)))) - 1)
+    rises, longest = np.diff(step[step < top]), step[step >= top]
+    if len(rises) < 2 or len(longest) < 3:
         return False
-    longest = max(len(str(one).rstrip("0")) for one in step.tolist())
-    return int(np.diff(step).min()) < 10 ** (len(str(step[-1])) - longest)
+    digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
+    return bool(np.median(rises) < 10 * top / 10**digits)
 
 
 def _with_whole_batch(rows: Rows) -> tuple[Rows, str | None]:

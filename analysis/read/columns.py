@@ -103,14 +103,14 @@ class Cells:
 
     def alike(self, own: str, foreign: str) -> str | None:
         """Return another name of a column that is as good as one, with other values, or None."""
-        at, values = self.found[foreign]
-        known = dict(zip(at, values, strict=True))
-        for name, (rows, others) in self.found.items():
-            is_alike = meaning(name)[0] == own and preference(name) == preference(foreign)
-            pairs = (
-                (known.get(row, other), other) for row, other in zip(rows, others, strict=True)
-            )
-            if is_alike and name != foreign and any(one != other for one, other in pairs):
+        best = preference(foreign)
+        others = [
+            name for name in self.found
+            if name != foreign and meaning(name)[0] == own and preference(name) == best
+        ]  # fmt: skip
+        known = dict(zip(*self.found[foreign], strict=True)) if others else {}
+        for name in others:
+            if any(known.get(at, one) != one for at, one in zip(*self.found[name], strict=True)):
                 return name
         return None
 

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -260,7 +261,12 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Return the names with a blank for each time that they stood before."""
-    return [name + " " * names[:place].count(name) for place, name in enumerate(names)]
+    before = Counter[str]()
+    found = []
+    for name in names:
+        found.append(name + " " * before[name])
+        before[name] += 1
+    return found
 
 
 def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:
