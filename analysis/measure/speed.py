@@ -13,6 +13,7 @@ from analysis.measure.rate import MeasuredRate, turn_rates
 from analysis.observations import (
     attributed,
     group_alike,
+    in_blocks,
     is_repeat,
     nodes_of,
     overlap,
@@ -31,6 +32,7 @@ from analysis.stats.summary import (
 )
 
 SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
+IN_BLOCKS = "all runs of one before those of the other"
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -102,6 +104,8 @@ def speed_contrast(
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
+    if in_blocks(*([run.log for run in one.runs] for one in (base, arm))):
+        found = replace(found, remarks=(*found.remarks, IN_BLOCKS))
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
@@ -245,7 +249,8 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
 
 def attribution(base: Arm, arm: Arm) -> str:
     """Return a phrase that attributes a speedup to one difference, to several, or to none known."""
-    return attributed(base.runs[0].log, arm.runs[0].log, of="clock")
+    sides = [[run.log for run in one.runs] for one in (base, arm)]
+    return attributed(sides[0], sides[1], of="clock")
 
 
 def pooled_rate(arm: Arm) -> Estimate | None:

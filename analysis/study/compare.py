@@ -102,8 +102,8 @@ def comparison_rows(found: Sequence[Comparison]) -> list[dict[str, Any]]:
 
 
 def _differs(one: Comparison) -> str:
-    logs = one.base.runs[0].log, one.arm.runs[0].log
-    return attributed(*logs, of="clock" if one.quantity is SPEED else "loss")
+    sides = [[run.log for run in arm.runs] for arm in (one.base, one.arm)]
+    return attributed(sides[0], sides[1], of="clock" if one.quantity is SPEED else "loss")
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:
