@@ -165,14 +165,15 @@ def _shown(fact: Fact, reading: Reading) -> list[tuple[float, Sequence[str] | No
         return [(float(log.global_batch), None) for log in reading.logs if log.global_batch]
     if fact.quantity == "val_loss":
         return [(value, None) for log in reading.logs for value in _evaluated(log)]
-    name = {"last": "step", "loss": "loss"}[fact.quantity]
     found = [(row, log) for row, log in zip(reading.rows, reading.logs, strict=False)]
     found = found if len(found) <= 3 else found[-1:]
-    return [
-        (float(row[name]), _units(log) if name == "step" else None)
-        for row, log in found
-        if row.get(name) is not None
-    ]
+    shown: list[tuple[float | None, Sequence[str] | None]] = []
+    for row, log in found:
+        if fact.quantity == "last":
+            shown += [(row.get("step"), _units(log)), (row.get("epoch"), ["epochs"])]
+        else:
+            shown.append((row.get("loss"), None))
+    return [(float(value), units) for value, units in shown if value is not None]
 
 
 def _units(log: RunLog) -> list[str]:

@@ -6,7 +6,6 @@ import random
 import shutil
 import signal
 import socket
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,15 +54,6 @@ def _sparse(path: Path) -> None:
         file.truncate(2**40)
 
 
-def _view(path: Path) -> None:
-    """Write a database with a view that has no end, as ai-toolkit names its tables."""
-    rows = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS step FROM n"
-    with sqlite3.connect(path) as file:
-        for name in ("steps", "metrics"):
-            file.execute(f"CREATE VIEW {name} AS {rows}")
-    file.close()
-
-
 # What may stand in place of a file: reading it would wait, or fill the memory.
 SPECIAL: dict[str, Callable[[Path], object]] = {
     "folder": Path.mkdir,
@@ -73,7 +63,6 @@ SPECIAL: dict[str, Callable[[Path], object]] = {
     "loop": lambda path: path.symlink_to(path.name),
     "socket": _socket,
     "sparse": _sparse,
-    "view": _view,
 }
 # Under the load of all tests a command needs some seconds.
 LONGEST_S = 60

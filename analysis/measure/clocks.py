@@ -16,7 +16,6 @@ CLOCKS = {
     "bar": "the time of a progress bar, without intervals that hold an evaluation",
     "wall": "wall time, without intervals that hold a save, a sampling or an evaluation",
     "printed": "rates as the log prints them",
-    "compute": "training steps without their waits for data",
 }
 # Counts and clocks that rise in an interval which is no training alone; profiled steps are slow.
 PAUSES = {
@@ -127,12 +126,9 @@ def _reading(log: RunLog, clock: str) -> Floats:
     """Return the clock's reading at each row, in seconds (for `printed`, the seconds of a unit)."""
     if clock == "wall":
         return log.column("time") if "time" in log.values else log.column("elapsed_s")
-    if clock == "bar":
-        return log.column("bar_s")
     if clock == "printed":
-        return _seconds_printed(log)[0]
-    train = log.column("train_s")
-    return train - log.column("data_s") if clock == "compute" else train
+        return _seconds_printed(log)
+    return log.column("bar_s" if clock == "bar" else "train_s")
 
 
 def _rows_to_read(reading: Floats, attempt: Ints) -> Ints:
@@ -161,29 +157,29 @@ def _every(rows: Ints, reading: Floats) -> Ints:
     return rows[:: max(1, math.ceil(length / max(per_row, typical / 2, 1e-9)))]
 
 
-def _seconds_printed(log: RunLog) -> tuple[Floats, str]:
-    """Return printed seconds per unit, and the unit: a step, or a token of one device."""
-    if "step_s" in log.values:
-        return log.column("step_s"), "step"
-    unit = "step" if "steps_per_s" in log.values else "token/device"
-    rate = log.column("steps_per_s" if unit == "step" else "tokens_per_s")
-    return np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan), unit
+def _printed_column(log: RunLog) -> str:
+    """Return the name of the printed rate, in the order of preference."""
+    return next((one for one in ("step_s", "steps_per_s") if one in log.values), "tokens_per_s")
+
+
+def _seconds_printed(log: RunLog) -> Floats:
+    """Return printed seconds per step, or per token of one device."""
+    name = _printed_column(log)
+    rate = log.column(name)
+    return rate if name == "step_s" else np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan)
 
 
 def _rounding_s(log: RunLog, seconds: Floats) -> float:
     """Return half a unit of the last printed digit, in seconds per unit at the median."""
-    median = float(np.median(seconds))
-    if "step_s" in log.values:
-        name, per_digit = "step_s", 1.0
-    else:
-        name = "steps_per_s" if "steps_per_s" in log.values else "tokens_per_s"
-        per_digit = median**2
+    name = _printed_column(log)
+    per_digit = 1.0 if name == "step_s" else float(np.median(seconds)) ** 2
     printed = log.column(name)
     return 0.5 * per_digit * (decimal_grid(printed[~np.isnan(printed)]) or 0.0)
 
 
 def _printed(log: RunLog) -> Intervals:
-    seconds, unit = _seconds_printed(log)
+    seconds = _seconds_printed(log)
+    unit = "token/device" if _printed_column(log) == "tokens_per_s" else "step"
     kept = seconds > 0
     images = log.column("images_per_s") * seconds if unit == "step" else np.full(len(log), np.nan)
     return Intervals(

@@ -24,6 +24,7 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "state": f"{word} ({state.reason})" if state.reason else word,
         "step": int(log.step[-1]) if len(log) else state.last.get("step"),
         "steps": config.get("train.steps"),
+        "epoch": log.last("epoch") if log.axis != "epoch" else None,
         "loss": log.last("loss"),
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s and is_known else None,
         "images_per_s": images_per_s,

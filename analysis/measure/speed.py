@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +24,11 @@ from analysis.observations import (
 from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
-from analysis.stats.samples import one_sample, share_something
+from analysis.stats.samples import one_sample, satterthwaite, share_something
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
-from analysis.stats.summary import (
-    MOST_ISOLATED,
-    ratio_of_means,
-    summarise,
-)
+from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
 
-SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
+SPEED = Quantity(name="speed", better="higher", margin=0.01)
 IN_BLOCKS = "all runs of one before those of the other"
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
@@ -50,6 +47,14 @@ class Arm:
         """The first run's name, and the number of further repeats."""
         repeats = len(self.runs) - 1
         return self.runs[0].log.name + (f" (+{repeats} alike)" if repeats else "")
+
+    @property
+    def rate(self) -> Estimate | None:
+        """Units per second, with the run's own interval or that between repeats."""
+        if len(self.runs) == 1:
+            return self.runs[0].rate
+        logs = np.array([math.log(run.rate.value) for run in self.runs if run.rate])
+        return one_sample(logs).ratio() if len(logs) > 1 else None
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
@@ -209,15 +214,9 @@ def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:
     """Return the log of below/above, two independent means; None if either has no error."""
     if below.error is None or above.error is None:
         return None
-    parts = [below.error / below.value, above.error / above.value]
-    degrees = (below.freedom, above.freedom)
-    squares = sum(part**4 / freedom for part, freedom in zip(parts, degrees, strict=True))
-    error = math.hypot(*parts)
-    return Mean(
-        value=math.log(below.value / above.value),
-        error=error,
-        freedom=error**4 / squares if squares else sum(degrees),
-    )
+    variances = [(below.error / below.value) ** 2, (above.error / above.value) ** 2]
+    value = math.log(below.value / above.value)
+    return satterthwaite(value, variances, [below.freedom, above.freedom])
 
 
 def _step_keys(run: MeasuredRate) -> tuple[NDArray[np.complex128], Floats]:
@@ -247,15 +246,7 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
     return None
 
 
-def attribution(base: Arm, arm: Arm) -> str:
-    """Return a phrase that attributes a speedup to one difference, to several, or to none known."""
+def attribution(base: Arm, arm: Arm, *, of: Literal["clock", "loss"] = "clock") -> str:
+    """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
     sides = [[run.log for run in one.runs] for one in (base, arm)]
-    return attributed(sides[0], sides[1], of="clock")
-
-
-def pooled_rate(arm: Arm) -> Estimate | None:
-    """Return an arm's units per second, with the run's own interval or that between repeats."""
-    if len(arm.runs) == 1:
-        return arm.runs[0].rate
-    logs = np.array([math.log(run.rate.value) for run in arm.runs if run.rate])
-    return one_sample(logs).estimate().map(math.exp) if len(logs) > 1 else None
+    return attributed(sides[0], sides[1], of=of)

@@ -51,29 +51,29 @@ class TimeBreakdown:
 @kept_with_log
 def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     """Return a run's time by purpose, or None if its records have no start and end times."""
-    rows, starts = _all_rows(log), _starts(log)
-    if not rows or not starts:
+    rows, begun = _all_rows(log), {event["attempt"]: event for event in starts(log.events)}
+    if not rows or not begun:
         return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
     began, ended, device_s = float("inf"), float("-inf"), 0.0
-    for number, start in sorted(starts.items()):
+    for number, start in sorted(begun.items()):
         own = sorted(
             (row for row in rows if row["attempt"] == number), key=lambda row: int(row["step"])
         )
-        base = _row_before(rows, number, start["step"])
+        base = _row_before(rows, number, start.get("step", 0))
         begin = _clock_start(start["time"], own, base)
         stay = log.stays.get(number)
         job_began = stay.began if stay and stay.began is not None else begin
         seconds["setup"] += max(0.0, begin - job_began)
         begin = min(begin, job_began)
-        if number > min(starts):
+        if number > min(begun):
             seconds["between"] += max(0.0, begin - ended)
         # The end events hold the clocks of what follows the last step: its save and samples.
         records = [*own, *_end_events(log, number)]
         for name in CLOCKED:
             seconds[name.removesuffix("_s")] += _increase(records, name, base.get(name, 0.0))
-        resumed = min((at["step"] for after, at in starts.items() if after > number), default=None)
-        repeated = [row for row in own if resumed is not None and row["step"] > resumed]
+        later = [event.get("step", 0) for after, event in begun.items() if after > number]
+        repeated = [row for row in own if later and row["step"] > min(later)]
         kept = own[len(own) - len(repeated) - 1] if len(repeated) < len(own) else base
         seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
         job_ended = stay.ended if stay and stay.ended is not None else begin
@@ -106,14 +106,6 @@ def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
     return TimeBreakdown(
         began=began, wall_s=wall, seconds={}, steps=steps, device_s=count and count * wall
     )
-
-
-def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:
-    """Return the time of each attempt's `started` event and the step it continued from."""
-    return {
-        event["attempt"]: {"time": event["time"], "step": event.get("step", 0)}
-        for event in starts(log.events)
-    }
 
 
 def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:

@@ -43,7 +43,7 @@ def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str
         else:
             columns.setdefault("duration_s", day_s)
     times = columns.pop("duration_s", None)
-    if times is not None and np.nanmedian(times) >= EPOCH_TIMES:
+    if times is not None and np.isfinite(times).any() and np.nanmedian(times) >= EPOCH_TIMES:
         columns.setdefault("time", times)
         times = None
     if "time" in columns:

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.vocabulary import factor_of, preferred
+from analysis.read.vocabulary import (
+    EVALUATION,
+    is_evaluation,
+    is_loss,
+    key_of,
+    meaning,
+    names_no_quantity,
+    preference,
+)
 from analysis.stats.intervals import Floats
 
 LARGEST_STEP = 1 << 53
@@ -87,9 +95,12 @@ class Cells:
 
     def columns(self, count: int) -> dict[str, Floats]:
         """Return the columns [count] under our names: of several names for one the preferred."""
-        names = preferred(self.found)
+        names: dict[str, str] = {}
+        for name in self.found:
+            column = meaning(name)[0] or name
+            names[column] = min(names.get(column, name), name, key=preference)
         return {
-            own: spread(*self.found[foreign], count) * factor_of(foreign)
+            own: spread(*self.found[foreign], count) * meaning(foreign)[1]
             for own, foreign in names.items()
         }
 
@@ -101,3 +112,35 @@ def spread(
     column = np.full(count, np.nan)
     column[rows] = values
     return column
+
+
+def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str], str | None]:
+    """Return the new names of columns by name that are losses, and a doubt about the training's.
+
+    Of several losses of which none is called the loss the first is shown. A value that is only
+    named for the training or for an evaluation is its loss if it falls, as a loss does.
+    """
+    renamed = {
+        name: f"{key_of(name)}_loss" for name, values in columns.items()
+        if key_of(name) in EVALUATION and _falls(values)
+    }  # fmt: skip
+    if "loss" in columns:
+        return renamed, None
+    names = [name for name in columns if not is_evaluation(name)]
+    # Of `Loss/G/loss` and `Loss/scores` the first is one.
+    losses = sorted(filter(is_loss, names), key=lambda name: not is_loss(key_of(name).split()[-1]))
+    if losses:
+        whole, others = losses[0], ", ".join(losses[:4])
+        doubt = f"two readings: {others}; none is called the whole, {whole!r} is shown"
+        return renamed | {whole: "loss"}, doubt if losses[1:] else None
+    alone = [n for n in names if n and names_no_quantity(n) and _falls(columns[n])]
+    if len(alone) != 1:
+        return renamed, None
+    return renamed | {alone[0]: "loss"}, f"{alone[0]!r} may be a loss: it falls as one does"
+
+
+def _falls(values: Floats) -> bool:
+    """Whether the last third of some values is lower than the first."""
+    known = values[np.isfinite(values)]
+    third = len(known) // 3
+    return third > 0 and bool(np.median(known[-third:]) < np.median(known[:third]))

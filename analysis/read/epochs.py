@@ -26,7 +26,7 @@ def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, str | No
                 # Shares of epochs: each row is a count of its own.
                 return rows.replace(step=np.arange(1.0, len(rows) + 1)), "unit", None
             return rows.replace(step=np.ceil(rows["epoch"])), "epoch", None
-        rows = rows.replace(step=np.ceil(rows[column]))
+        rows = rows.replace(step=(np.round if axis == "sample" else np.ceil)(rows[column]))
         if axis == "sample":
             rows = rows.replace(images=rows[column])
         if "epoch" in rows or "bar_s" in rows:
@@ -78,7 +78,10 @@ def _is_within(step: Floats, epoch: Floats, of: Floats) -> bool:
     rises, falls = np.diff(epoch) > 0, np.diff(step) < 0
     if not rises.any():
         return False
-    if (np.diff(step) <= 0)[rises].mean() >= 0.5:
+    # A bar may be drawn twice at the step at which an epoch is named.
+    is_drawn_twice = (step < of)[:-1] & (np.diff(step) > 0).any()
+    has_ended = falls | ((np.diff(step) == 0) & ~is_drawn_twice)
+    if has_ended[rises].mean() >= 0.5:
         return True
     again = (falls & rises).sum()
     fewest = 1 if (step <= of).all() else 2
@@ -109,7 +112,7 @@ def _lengths(step: Floats, epoch: Floats, of: Floats) -> tuple[dict[float, float
         mine = epoch == number
         printed = of[mine][~np.isnan(of[mine])]
         if len(printed):
-            found[float(number)] = float(printed.max())
+            found[float(number)] = max(float(printed.max()), float(step[mine].max()))
             continue
         # If not every step is printed, the one that was printed latest in an epoch is nearest.
         end = float(step[mine].max()) if spacing == 1 else last

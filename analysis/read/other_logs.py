@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from analysis.read.formats.ai_toolkit import DATABASE, read_database
 from analysis.read.formats.mlperf import is_mlperf, read_mlperf
 from analysis.read.formats.structured import delimiter_of, read_csv, read_json
 from analysis.read.formats.tensorboard import looks_like_events, read_events
@@ -40,8 +39,6 @@ def named(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[RunLog]:
-    if start.startswith(DATABASE):
-        return read_database(path, name=name)
     if start.startswith(WANDB):
         # Imported here, because few folders hold such a file.
         from analysis.read.formats.wandb_file import read_wandb
@@ -97,8 +94,8 @@ def what_is(path: Path) -> str:
         return "a git-LFS pointer: the file itself is not here; run `git lfs pull`"
     if looks_like_events(start):
         return "TensorBoard events without a scalar"
-    if start.startswith((DATABASE, WANDB)):
-        return "a file of wandb or a database, without a step that is known"
+    if start.startswith(WANDB):
+        return "a file of wandb without a step that is known"
     if is_binary(start):
         return "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()

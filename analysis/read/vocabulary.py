@@ -4,15 +4,15 @@ A name is compared by its words: `train/loss`, `Train Loss` and `train_loss` are
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 # The columns that are measured, each with the names that trainers use, preferred ones first.
 ALIASES = {
     "step": (
-        "step", "_step", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
+        "step", "_step", "total timesteps", "time total timesteps", "num timesteps", "timesteps",
+        "timestep", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
         "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
-        "batch id", "batch idx",
+        "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
     ),
     "epoch": ("epoch", "epochs", "epoch num"),
     "loss": ("loss",),
@@ -21,7 +21,8 @@ ALIASES = {
     "images": ("images", "samples count", "samples", "samples seen", "images seen", "cur nimg"),
     "tokens": ("tokens", "tokens seen", "total tokens", "num tokens", "throughput total tokens"),
     "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch"),
-    "time": ("time", "wall time", "timestamp", "_timestamp", "walltime", "date", "datetime"),
+    "time": ("timestamp", "_timestamp", "date", "datetime"),
+    "duration_s": ("time", "wall time", "walltime"),
     "train_s": ("train s",),
     "elapsed_s": (
         "elapsed", "elapsed s", "elapsed time", "relative time", "relative time (process)",
@@ -40,7 +41,7 @@ _OF_LOSS = _NEUTRAL | {
     "avg", "average", "mean", "avr", "running", "reduced", "total", "step", "batch", "epoch", "tr",
     "lm", "metrics",
 }  # fmt: skip
-_SPLIT = re.compile(r"(?<!^)[\s_\-./:]+")
+_SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
 # `ValLoss` has two words; `MSE` and `mIoU` have one.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z]{2})")
 _STEP = r"(?:steps?|it|its|iters?|iterations?|batch(?:es)?|updates?)"
@@ -53,7 +54,8 @@ _RATES = (
     (
         "step_s",
         re.compile(
-            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?|time|timing) (?:per |in )?{_STEP}\b"
+            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?) (?:per |in )?{_STEP}\b"
+            r"|(?:^|[ (])(?:time|timing) (?:per |in )?(?:step|it|iter|iteration|batch|update)\b"
             rf"|(?:^| ){_STEP} (?:time|timing|cost|duration|s|ms)\b(?! total)|end to end\(s\)$"
             rf"|^step s$"
         ),
@@ -67,7 +69,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "second
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 # A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
 _ENDS_IN_UNIT = re.compile(r"^(.*?) ?[ (\[](ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$")
-_EVALUATION = frozenset(
+EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluating", "validating", "heldout"]
 )  # fmt: skip
@@ -76,7 +78,7 @@ _NO_LOSS = frozenset(
     ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
      "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum"]
 )  # fmt: skip
-_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo"])
+_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
 
@@ -84,7 +86,7 @@ _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backw
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> str:
     """Return the words of a name in lower case, between single blanks."""
-    words = _CAMEL.sub(" ", name.strip().strip("\"'")).lower()
+    words = _CAMEL.sub(" ", name.strip().strip("\"'/")).lower()
     return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
 
 
@@ -99,35 +101,43 @@ def _known(key: str) -> tuple[str, int]:
     kept = [word for word in words if word not in _NEUTRAL]
     column, rank = _KEYS.get(" ".join(kept), ("", 0))
     # A time of training is no time of day.
-    return ("", 0) if column in ("time", "elapsed_s") else (column, rank + len(words) - len(kept))
+    if column in ("time", "duration_s", "elapsed_s"):
+        return "", 0
+    return column, rank + len(words) - len(kept)
 
 
-def column_of(name: str) -> str:
-    """Return the column for a foreign name: one of `ALIASES` or of a rate, or the name itself."""
+@lru_cache(maxsize=4096)
+def meaning(name: str, unit: str = "") -> tuple[str, float]:
+    """Return the column of a number, "" if its name has none, and the factor to the column's unit.
+
+    A time that does not say what it lasted is `duration_s`: `analysis.read.clock` finds out by
+    its values. A rate needs a unit.
+    """
+    key, unit = key_of(name), unit.strip().lower()
+    if not unit and (named := _ENDS_IN_UNIT.match(key)):
+        key, unit = named.groups()
+    elif not unit and re.search(r"\(ms\)|^ms ", key):
+        unit = "ms"
+    seconds, multiple = _DURATIONS.get(unit, 1.0), _MULTIPLES.get(unit, 1.0)
     if is_evaluation(name):
-        return name
-    if column := _known(key_of(name))[0]:
-        return column
-    unit = _ENDS_IN_UNIT.match(key_of(name))
-    if unit and _known(unit[1])[0] in ("time", "elapsed_s"):
-        return _known(unit[1])[0]
-    # In `time/iterations` the first part is a group's, no quantity.
-    leaf = name.rpartition("/")[2]
-    leaf = key_of(name if leaf in ("s", "sec", "second") else leaf)
-    return next((column for column, rate in _RATES if rate.search(leaf)), name)
-
-
-def factor_of(name: str) -> float:
-    """Return the factor to seconds of a time by the unit at the end of its name, else 1."""
-    unit = _ENDS_IN_UNIT.match(key_of(name))
-    is_time = column_of(name).endswith("_s") or column_of(name) == "time"
-    return _DURATIONS[unit[2]] if unit and is_time else 1.0
-
-
-def is_known(name: str) -> bool:
-    """Whether a name, other than a bare `time`, is one of a column's."""
-    key = key_of(name)
-    return key != "time" and (bool(_known(key)[0]) or column_of(name) != name)
+        return "", seconds
+    for column, rate in _RATES:
+        if rate.search(key) or ("/" in unit and rate.search(f"{key} {key_of(unit)}")):
+            is_time = column in ("step_s", "epoch_s")
+            ms = 1e-3 if unit.startswith("ms") else seconds
+            return column, ms if is_time else multiple
+    column = _known(key)[0]
+    if column in ("duration_s", "elapsed_s"):
+        return column, seconds
+    if key.endswith("kimg"):
+        return "images", 1e3
+    if column:
+        return column, multiple
+    is_time = bool(_TIMES.search(key)) or (not key and unit in _DURATIONS and unit != "")
+    if is_time and not _NO_CLOCK.search(key):
+        return "duration_s", seconds
+    counted = _known(unit.strip("- "))[0]
+    return (counted, 1.0) if counted in ("step", "epoch") else ("", 1.0)
 
 
 def preference(name: str) -> int:
@@ -135,18 +145,9 @@ def preference(name: str) -> int:
     return _known(key_of(name))[1]
 
 
-def preferred(names: Iterable[str]) -> dict[str, str]:
-    """Return the preferred of the foreign names for each column."""
-    best: dict[str, str] = {}
-    for name in names:
-        column = column_of(name)
-        best[column] = min(best.get(column, name), name, key=preference)
-    return best
-
-
 def is_evaluation(name: str) -> bool:
     """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`."""
-    return not _EVALUATION.isdisjoint(key_of(name).split())
+    return not EVALUATION.isdisjoint(key_of(name).split())
 
 
 def names_no_quantity(name: str) -> bool:
@@ -160,39 +161,3 @@ def is_loss(name: str) -> bool:
     if not _NO_LOSS.isdisjoint(words):
         return False
     return any(word.endswith("loss") or word in _CRITERIA for word in words)
-
-
-@lru_cache(maxsize=4096)
-def meaning(name: str, unit: str) -> tuple[str, float]:
-    """Return the column of a printed number and the factor to the column's unit.
-
-    A time that does not say what it lasted is `duration_s`: `analysis.read.clock` finds out by
-    its values. A rate needs a unit.
-    """
-    key, unit = key_of(name), unit.strip().lower()
-    seconds = _DURATIONS.get(unit, 1.0)
-    if is_evaluation(name):
-        return key.replace(" ", "_"), seconds if unit in _DURATIONS else 1.0
-    if not unit and (named := _ENDS_IN_UNIT.match(key)):
-        seconds = _DURATIONS[named[2]]
-    elif not unit and re.search(r"\(ms\)|^ms ", key):
-        seconds = 1e-3
-    multiple = _MULTIPLES.get(unit, 1.0)
-    both = f"{key} {key_of(unit)}"
-    for column, rate in _RATES:
-        if rate.search(key) or (unit and rate.search(both) and "/" in unit):
-            is_time = column in ("step_s", "epoch_s")
-            ms = 1e-3 if unit.startswith("ms") else seconds
-            return column, ms if is_time else multiple
-    column = _known(key)[0]
-    if column in ("time", "elapsed_s"):
-        return ("duration_s" if column == "time" else "elapsed_s"), seconds
-    if key == "kimg":
-        return "images", 1e3
-    if column:
-        return column, multiple
-    if unit and unit in _DURATIONS and not _NO_CLOCK.search(key) and not key:
-        return "duration_s", seconds
-    if _TIMES.search(key) and not _NO_CLOCK.search(key):
-        return "duration_s", seconds
-    return key.replace(" ", "_"), 1.0

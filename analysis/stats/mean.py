@@ -35,6 +35,10 @@ class Mean:
         half = self.half_width
         return Estimate(value=self.value, low=self.value - half, high=self.value + half)
 
+    def ratio(self) -> Estimate:
+        """Return the ratio, with its interval, that this is the logarithm of."""
+        return self.estimate().map(math.exp)
+
     @property
     def half_width(self) -> float:
         """Half the width of Student's 95 % interval, without end if there is no error."""

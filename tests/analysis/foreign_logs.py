@@ -4,7 +4,6 @@ import csv
 import datetime
 import io
 import json
-import sqlite3
 import struct
 import zlib
 from collections.abc import Callable
@@ -292,16 +291,6 @@ def wandb(log: SyntheticLog) -> bytes:
         for n, (s, t, x) in enumerate(zip(log.step.tolist(), log.seconds, log.loss, strict=True))
     ]
     return framed(wandb_records(rows))
-
-
-def database(log: SyntheticLog, path: Path) -> None:
-    with sqlite3.connect(path) as file:
-        file.execute("CREATE TABLE steps (step INTEGER PRIMARY KEY, wall_time REAL NOT NULL)")
-        file.execute("CREATE TABLE metrics (step INTEGER, key TEXT, value_real REAL)")
-        for s, t, x in zip(log.step.tolist(), log.seconds, log.loss, strict=True):
-            file.execute("INSERT INTO steps VALUES (?, ?)", (s, START + t))
-            file.execute("INSERT INTO metrics VALUES (?, 'loss', ?)", (s, x))
-    file.close()
 
 
 # Each format with the clock that its rate is read on; None if it prints no time.

@@ -76,7 +76,8 @@ def renumbered(folder: Path, **first: object) -> RunLog:
 def test_an_attempt_that_never_started_hides_no_lost_work(tmp_path: Path, log: RunLog) -> None:
     found = time_breakdown(renumbered(generate_run(tmp_path / "b", SyntheticRun(resume_at=150))))
     whole = time_breakdown(log)
-    assert found and whole
+    assert found
+    assert whole
     assert found.seconds["lost"] == pytest.approx(whole.seconds["lost"])
     assert whole.seconds["lost"] > 10
 

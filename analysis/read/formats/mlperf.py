@@ -121,7 +121,7 @@ def numbers_of(entry: Mapping[str, Any]) -> dict[str, float]:
     found |= as_numbers({_AXES.get(name, name): metadata[name] for name in kept})
     times = as_numbers({name: entry.get(name) for name in ("time_ms", "time_s")})
     if times:
-        found["time"] = times["time_ms"] / 1e3 if "time_ms" in times else times["time_s"]
+        found["timestamp"] = times["time_ms"] / 1e3 if "time_ms" in times else times["time_s"]
     if key in ("run_start", "run_stop"):
         found[key] = float(metadata.get("status") == "success")
     return found

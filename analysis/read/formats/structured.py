@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
-from analysis.read.clock import EPOCH_TIMES
-from analysis.read.columns import Cells, Rows, spread
+from analysis.read.columns import Cells, Rows, losses_by_other_names
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import column_of
+from analysis.read.vocabulary import meaning
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
@@ -42,21 +41,17 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
         elif isinstance(value, str) and value.strip():
             text = value.strip()
             printed = number(text)
-            if math.isnan(printed) and _TIME_OF_DAY.fullmatch(text) and column_of(name) == "time":
+            is_time = meaning(str(name))[0] in ("time", "duration_s")
+            if math.isnan(printed) and is_time and _TIME_OF_DAY.fullmatch(text):
                 found["day_s"] = clock_s(text)
-            elif math.isnan(printed):
-                printed = _time_in_text(column_of(name), text)
+            elif math.isnan(printed) and is_time and (stamp := STAMP.match(text)):
+                # One value does not tell whether the day or the month is first.
+                printed = float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
+            elif math.isnan(printed) and meaning(str(name))[0] == "elapsed_s":
+                printed = clock_s(text)
             if not math.isnan(printed):
                 found[name] = printed
     return found
-
-
-def _time_in_text(column: str, text: str) -> float:
-    """Return the seconds of a duration or time stamp in text; NaN for other columns."""
-    if column == "time" and (stamp := STAMP.match(text)):
-        # One value does not tell whether the day or the month is first.
-        return float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
-    return clock_s(text) if column == "elapsed_s" else math.nan
 
 
 def logs_of(
@@ -86,20 +81,21 @@ def log_of_cells(
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
     columns = cells.columns(len(lines))
-    if "Progress/kimg" in columns:
-        columns.setdefault("images", np.round(1e3 * columns["Progress/kimg"]))
     if columns.keys().isdisjoint(AXES):
         return []
-    if "time" in columns and np.nanmedian(columns["time"]) < EPOCH_TIMES:
-        # No time of day: seconds since the start, or of a step.
-        columns["duration_s"] = columns.pop("time")
-        if "_timestamp" in cells.found:
-            columns["time"] = spread(*cells.found["_timestamp"], len(lines))
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
+    renamed, doubt = losses_by_other_names(columns)
+    columns |= {own: columns[name] for name, own in renamed.items()}
     placed = on_axis(Rows(columns))
     assert placed is not None
     rows, axis, remark = placed
-    found = Placed(rows=rows, axis=axis, remarks=[remark] if remark else [], unit_is_known=False)
+    found = Placed(
+        rows=rows,
+        axis=axis,
+        remarks=[remark] if remark else [],
+        uncertain={"loss": doubt} if doubt else {},
+        unit_is_known=False,
+    )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
 
 
@@ -185,7 +181,7 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    return any(column_of(name) in AXES for name in names)
+    return any(meaning(name)[0] in AXES for name in names)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:

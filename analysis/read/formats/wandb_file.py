@@ -20,7 +20,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import RunLog
-from analysis.read.vocabulary import column_of, preference
+from analysis.read.vocabulary import meaning, preference
 from configs.files import open_regular
 from configs.load import flatten
 
@@ -75,7 +75,7 @@ def _own_step(rows: Sequence[Mapping[str, float]], *, damaged: int) -> str | Non
 
     wandb's own steps have gaps only if they were passed to `log()`: else they count its calls.
     """
-    names = {name for row in rows for name in row if column_of(name) == "step"}
+    names = {name for row in rows for name in row if meaning(name)[0] == "step"}
     name = min(sorted(names - {"_step"}), key=preference, default="_step")
     pairs = list(pairwise(row[name] for row in rows if name in row))
     if name == "_step":

@@ -1,10 +1,12 @@
 """Ways to read a kind of line: its columns under our names, and what stands beside it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from analysis.read.columns import Rows
-from analysis.read.text.counts import counted_steps, counts_samples, nested_counts
+import numpy as np
+
+from analysis.read.columns import Rows, losses_by_other_names
+from analysis.read.text.counts import axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
@@ -14,6 +16,7 @@ from analysis.read.vocabulary import is_evaluation, is_loss, preference
 _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
+AS_MANY_TIMES = 0.9
 MOST_SIDES, SAMPLES = 12, 20
 
 
@@ -51,14 +54,15 @@ class Candidate:
         return BAR_STEP in self.kind.fields
 
 
-def candidates_of(kinds: Iterable[Kind]) -> list[Candidate]:
+def candidates_of(kinds: Sequence[Kind]) -> list[Candidate]:
     """Return a candidate for every way to read each kind, with what stands beside it."""
     every = []
-    for kind in kinds:
-        if _SUMMARY not in kind.fields:
-            dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
-            steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
-            every += [_candidate(kind, dialect, step) for step in steps]
+    details = [kind for kind in kinds if _SUMMARY not in kind.fields]
+    has_loss = any(is_loss(one.name) for kind in details for one in kind.fields.values())
+    for kind in details if has_loss else kinds:
+        dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
+        steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
+        every += [_candidate(kind, dialect, step) for step in steps]
     return [replace(one, sides=_sides(one, every)) if one.has_axis else one for one in every]
 
 
@@ -81,8 +85,7 @@ def _candidate(
     axis = "epoch" if "epoch" in chosen else "sample"
     if step is not None:
         columns["step"] = kind.rows[step]
-        is_of_samples = not kind.fields[step].name and step != BAR_STEP
-        axis = "sample" if is_of_samples and counts_samples(kind.rows[step]) else "step"
+        axis = axis_of(kind, step)
     told = chosen.get("duration_s")
     uncertain = {"loss": doubt} if doubt else {}
     if (step or chosen.get("images", "")) in kind.rounded:
@@ -115,21 +118,22 @@ def _columns(
         )
         if column not in found or is_preferred:
             found[column] = key
-    if "loss" in found or not is_whole:
-        return found, None
-    losses = [
-        key for key in found.values()
-        if is_loss(kind.fields[key].name) and not is_evaluation(kind.fields[key].name)
-    ]  # fmt: skip
-    if not losses:
-        return found, None
-    taken = losses[0]
-    found = {column: key for column, key in found.items() if key != taken} | {"loss": taken}
-    if len(losses) == 1:
-        return found, None
-    names = [kind.fields[key].name for key in losses[:4]]
-    doubt = f"two readings: {', '.join(names)}; none is called the whole, {names[0]!r} is shown"
-    return found, doubt
+    names = {kind.fields[key].name: column for column, key in found.items()}
+    if "loss" in found:
+        names["loss"] = "loss"
+    renamed, doubt = losses_by_other_names({n: kind.rows[found[c]] for n, c in names.items()})
+    for name, column in renamed.items():
+        if column != "loss" or is_whole:
+            found[column] = found.pop(names[name])
+    return found, doubt if is_whole else None
+
+
+def _adds_times(one: Candidate, main: Candidate) -> bool:
+    """Whether lines without a loss have the time stamps of steps that a kind prints without."""
+    is_stamp = "time" in one.rows and "time" not in main.rows and not one.has_loss
+    if not (is_stamp and one.has_step and main.has_step):
+        return False
+    return bool(np.isin(one.rows["step"], main.rows["step"]).mean() > AS_MANY_TIMES)
 
 
 def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -142,11 +146,12 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
         is_part = not one.has_axis or (one.axis == "sample" and main.axis == "step")
         is_of_record = is_part and abs(one.kind.count - count) <= max(AS_MANY * count, 1)
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
-        if (is_of_record and not main.has_loss) or one.has_evaluation or is_of_bar:
+        is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
+        if (is_of_record and not main.has_loss) or is_beside:
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):
         alone = [_candidate(one.kind, None, None, is_alone=True) for one in found]
-        others = [one for one in alone if one.has_loss]
+        others = [one for one in alone if one.has_loss and one.kind.count > 1]
         found = [*others, *found] if len(others) == 1 else found
     return tuple(found[:MOST_SIDES])

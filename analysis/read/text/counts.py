@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from analysis.read.epochs import regularity
 from analysis.read.text.dialects import Dialect, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
@@ -15,10 +16,13 @@ _NO_EPOCH = re.compile(
     r"fold|run|trial|seed|exp|client|worker|rank|gpu|stage|phase|task|net|layer|model"
 )
 MOST_COUNTS = 6
+# A number without a name counts if it has so many values and rises by a constant so often.
+FEWEST, STEADY = 5, 0.9
+# Epochs are seldom as many.
+MANY = 1000
 _WORDS_OF_STEP = frozenset(
     (
-        "batch", "batches", "batch idx", "minibatch", "mini batch", "b", "episode", "episodes",
-        "num episodes", "game", "train",
+        "batch", "batches", "batch idx", "minibatch", "mini batch", "b", "train",
     )
 )  # fmt: skip
 
@@ -54,13 +58,16 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
         elif words in _WORDS_OF_STEP or column == "batch":
             if total or len(np.unique(kind.rows[key])) > 1:
                 ranked.append((50, key))
-        elif total and (not words or words == "iters"):
+        elif total and words in ("", "iters", "i"):
             is_of_step = one.unit.strip() in ("batches", "steps", "iters")
             if before in ("epoch", None) or is_of_step:
                 ranked.append((60, key))
         elif key in nested:
             ranked.append((70, key))
         before = column
+    first = next((key for key, one in kind.fields.items() if one.form == "number"), None)
+    if not ranked and first in counts and counts_without_name(kind, first):
+        return [first]
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
 
 
@@ -96,6 +103,25 @@ def _begins_again(inner: Floats, outer: Floats) -> bool:
         return False
     is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
     return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
+
+
+def counts_without_name(kind: Kind, key: str) -> bool:
+    """Whether a number without a name, at the beginning of its lines, rises by a constant."""
+    one, values = kind.fields[key], kind.rows[key]
+    is_bare = not (one.name or one.total or one.unit or re.search(r"\w", one.context))
+    return is_bare and len(np.unique(values)) >= FEWEST and regularity(values) >= STEADY
+
+
+def axis_of(kind: Kind, key: str) -> str:
+    """Return what a count is of: a number without a name may be of samples, or of epochs."""
+    one, values = kind.fields[key], kind.rows[key]
+    if one.name or one.form != "number":
+        return "step"
+    if counts_samples(values):
+        return "sample"
+    rises = np.diff(values)
+    is_step = one.total is not None or values.max() >= MANY or np.median(rises[rises > 0]) > 1
+    return "step" if is_step else "unit"
 
 
 def counts_samples(values: Floats) -> bool:

@@ -64,9 +64,10 @@ def meaning_of(one: Field, dialect: Dialect | None) -> tuple[str, float]:
     if told is not None:
         return told, meaning("", one.unit)[1] if told.endswith("_s") else 1.0
     if one.form == "clock":
-        column = meaning(one.name, "")[0]
+        column = meaning(one.name)[0]
         is_clock = not one.name or column in ("duration_s", "elapsed_s", "epoch_s", "step_s")
         return (column if one.name and is_clock else "day_s" if is_clock else ""), 1.0
     if not one.name and not re.search(r"/|^ ?m?s", one.unit):
         return "", 1.0
-    return meaning(one.name, one.unit)
+    column, factor = meaning(one.name, one.unit)
+    return column or key.replace(" ", "_"), factor

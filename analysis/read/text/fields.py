@@ -1,20 +1,13 @@
 """The values of a line of text with their names and units."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from analysis.read.text.values import STAMP
-from analysis.read.vocabulary import (
-    ALIASES,
-    column_of,
-    is_evaluation,
-    is_known,
-    key_of,
-    meaning,
-)
+from analysis.read.vocabulary import ALIASES, EVALUATION, is_evaluation, key_of, meaning
 
-LONGEST_LINE, MOST_FIELDS, HEAD = 2000, 60, 100
+LONGEST_LINE, MOST_FIELDS, HEAD = 8000, 200, 100
 # The key of the field by which a kind of line is known as a bar.
 BAR_STEP = "|bar step|"
 _NUMBER = (
@@ -35,7 +28,7 @@ _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
     r"|\d{1,5}d \d{1,2}h \d{1,2}m|(?:\d{1,2}h )?\d{1,2}m \d{1,2}s)(?![\w:])"
-    rf"|{_BEFORE}(?<!\d\.)(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
+    rf"|{_BEFORE}(?<!\w[.\\])(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
     rf"(?:[ \t]*/[ \t]*(?P<total>\d+)(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
@@ -59,12 +52,11 @@ _MODIFIERS = frozenset(
      "global", "overall", "step", "last"]
 )  # fmt: skip
 _QUALIFIER = re.compile(
-    r"(?<![\w/.-])(?:(train|training)|val|valid|validation|dev|eval|evaluation|test|testing"
-    r"|validating|evaluating)(?![\w/.])", re.IGNORECASE
-)  # fmt: skip
+    rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/.])", re.IGNORECASE
+)
 # ai-toolkit, kohya, diffusers, accelerate, Lightning: the head of a bar of tqdm.
 BAR = re.compile(
-    r"(?:\d{1,3}%[ \t]*+(?:\|[^\n|]{0,300}+\|)?|\|[^\n|]{0,300}+\|)[ \t]*+"
+    r"(?:\d{1,3}%[ \t]*+(?:\|[^\n|]{0,1500}+\|)?|\|[^\n|]{0,1500}+\|)[ \t]*+"
     r"(?P<step>\d{1,15})/(?P<of>\d{1,15}) "
     r"\[(?P<clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
     r"(?:, *[.\d]+(?:s/ ?\w+|\w+/s))?"
@@ -73,6 +65,11 @@ NOT_TRAINING = re.compile(
     r"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     r"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
 )
+# Cells of a table are apart by two blanks, tabs or bars.
+_CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
+FEWEST_COLUMNS = 3
+# What Python's logging puts in front: `INFO:package.module:`.
+_LOGGER = re.compile(r"\A(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:")
 # What a launcher puts in front of the lines of a rank.
 _RANKS = (
     re.compile(r"\[(?:rank|RANK|Rank|R) ?(?P<rank>\d{1,6})\]"),
@@ -99,7 +96,7 @@ class Field:
     @property
     def key(self) -> str:
         """The key of the field among those of its kind of line."""
-        named = key_of(self.name) or " ".join(self.context.split())
+        named = key_of(self.name) or " ".join(self.context.replace(",", " ").split())
         return f"{named}|{self.form}|{self.unit.strip()}"
 
 
@@ -124,8 +121,27 @@ def fields_of(line: str) -> tuple[list[Field], str]:
         for rank in filter(None, (known.search(line[:HEAD]) for known in _RANKS)):
             found = found or [Field(name="", form="rank", place=rank.span("rank"))]
             line = _without(line, *rank.span())
+        if logger := _LOGGER.match(line):
+            line = _without(line, *logger.span())
     values, phase = _values(line)
     return [*found, *values][:MOST_FIELDS], head or phase
+
+
+def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
+    """Return the values of a line with the names in a line above it, if these are its columns."""
+    names = [cell[0] for cell in _CELL.finditer(header[:LONGEST_LINE])]
+    cells = [cell.span() for cell in _CELL.finditer(line[:LONGEST_LINE])]
+    in_cells = [
+        [one for one in fields if begin <= one.place[0] < end and not one.form.startswith("bar")]
+        for begin, end in cells
+    ]
+    is_bar = any(one.form == "bar step" for one in fields)
+    if len(names) < FEWEST_COLUMNS or not (len(cells) == len(names) or is_bar):
+        return fields
+    if not all(len(inside) == 1 and not inside[0].name for inside in in_cells[: len(names)]):
+        return fields
+    found = {id(inside[0]): name for inside, name in zip(in_cells, names, strict=False)}
+    return [replace(one, name=found.get(id(one), one.name)) for one in fields]
 
 
 def _without(line: str, begin: int, end: int) -> str:
@@ -189,7 +205,8 @@ def _named(gap: str) -> tuple[str, str, int]:
     for first in range(len(kept)):
         rest, before = " ".join(kept[first:]), [word.lower() for word in kept[:first]]
         is_sentence = bool(before) and before[-1] in _NOISE - {"of"}
-        if not is_known(rest) or (_OTHER_COUNT & set(before) and not is_sentence):
+        is_known = rest.lower() != "time" and meaning(rest)[0] != ""
+        if not is_known or (_OTHER_COUNT & set(before) and not is_sentence):
             continue
         if is_sentence or not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):
             kept = kept[first:] if is_sentence or not set(before) & _MODIFIERS else kept
@@ -202,9 +219,11 @@ def _named(gap: str) -> tuple[str, str, int]:
 
 def _is_shared(name: str) -> bool:
     """Whether other quantities have this name with a word in front: `box loss`, `data time`."""
-    return column_of(name) in ("loss", "lr", "batch", "images", "tokens", "time", "grad_norm")
+    return meaning(name)[0] in (
+        "loss", "lr", "batch", "images", "tokens", "duration_s", "time", "grad_norm"
+    )  # fmt: skip
 
 
 def _takes_phase(name: str) -> bool:
-    column = column_of(name)
-    return column == "loss" or (column not in ALIASES and not meaning(name, "")[0].endswith("_s"))
+    column = meaning(name)[0]
+    return column == "loss" or (column not in ALIASES and not column.endswith("_s"))

@@ -13,6 +13,7 @@ from analysis.read.vocabulary import is_evaluation
 FEWEST_STEPS, FEWEST_WITHOUT_LOSS = 3, 5
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
+MOST_FALLS = 0.02
 LEAST_LOSSES = 0.3
 # A loss in the line of its step is the whole; one in a line beside may be a part.
 BESIDE = 2.1
@@ -62,7 +63,8 @@ def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     is_first = has_loss and (len(rows) == 1 or axis == "epoch")
     fewest = 1 if is_first else 2 if has_loss else FEWEST_WITHOUT_LOSS
     regular = regularity(step)
-    is_irregular = regular < LEAST_REGULAR and distinct >= FEWEST_STEPS
+    falls = float((np.diff(step) < 0).mean()) if len(step) > 1 else 0.0
+    is_irregular = regular < LEAST_REGULAR and distinct >= FEWEST_STEPS and falls > MOST_FALLS
     if distinct < fewest or is_irregular or not (has_loss or is_evaluated or is_measured):
         return 0.0
     size = 0.3 * min(np.log10(distinct), 4.0)

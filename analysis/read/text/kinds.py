@@ -11,15 +11,25 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from analysis.read.columns import Rows, join
-from analysis.read.text.fields import Field, fields_of
+from analysis.read.epochs import regularity
+from analysis.read.text.fields import (
+    BAR_STEP,
+    LONGEST_LINE,
+    Field,
+    fields_of,
+    named_by_header,
+)
 from analysis.read.text.pieces import Piece
 from analysis.read.text.values import clocks, likelier, moments, numbers
+from analysis.read.vocabulary import is_loss
 from analysis.stats.intervals import Floats
 
 MOST_SHAPES, MOST_KINDS = 20_000, 40
-LONGEST_LINE = 2000
+# Lines that name epochs name the next one so often.
+EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
+_LETTERS = re.compile(r"[A-Za-z]{2}").search
 _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
 _DIGITS = r"[0-9]++(?:[.:][0-9]++|,[0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
@@ -74,7 +84,7 @@ class _Cell:
 class Shape:
     """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
 
-    def __init__(self, parts: list[str]) -> None:
+    def __init__(self, parts: list[str], header: str) -> None:
         self.sample = "".join(parts)
         self.gaps = parts[::2]
         ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -85,7 +95,7 @@ class Shape:
         self.rounded: set[str] = set()
         self.parts: list[Rows] = []
         found, self.head = fields_of(self.sample)
-        for one in found:
+        for one in named_by_header(found, self.sample, header):
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
@@ -157,13 +167,14 @@ class Shape:
 class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
-    `numbered` counts the lines with a number.
+    `numbered` counts the lines with a number. `header` is the last line without one.
     """
 
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
     lines: int = 0
     numbered: int = 0
+    header: str = ""
 
 
 def read_kinds(pieces: Iterable[Piece]) -> Text:
@@ -174,7 +185,7 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
     text = Text()
     shapes: dict[tuple[str, ...], Shape] = {}
     for piece in pieces:
-        text.numbered += _read_piece(piece, shapes)
+        _read_piece(piece, shapes, text)
         text.lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
     kinds: dict[tuple[str, ...], Kind] = {}
     for shape in dict.fromkeys(shapes.values()):
@@ -185,19 +196,19 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
             )
             kind.shapes.append(shape)
             kind.count += sum(map(len, shape.parts))
-    every = sorted(kinds.values(), key=lambda kind: -kind.count)
+    every = sorted(kinds.values(), key=lambda kind: (not _is_of_training(kind), -kind.count))
     text.kinds = [_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])]
     text.epochs = _epochs(every)
     return text
 
 
-def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape]) -> int:
-    """Add the lines of a piece to their shapes; return how many have a number.
+def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape], text: Text) -> None:
+    """Add the lines of a piece to their shapes.
 
     A shape is found by the text between its numbers, and one in which numbers belong to words by
     these numbers, too.
     """
-    seen, place, numbered = list[Shape](), 0, 0
+    seen, place, numbered, header = list[Shape](), 0, 0, text.header
     has_words = any(word in piece.text for word in ("nan", "NaN", "inf"))
     split = (_TOKEN_OR_WORD if has_words else _TOKEN).split
     for line in piece.text.split("\n"):
@@ -210,16 +221,25 @@ def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape]) -> int:
                 key += tuple(parts[2 * n + 1] for n in shape.fixed)
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
-                shape = shapes[key] = Shape(parts)
+                shape = shapes[key] = Shape(parts, header)
             if shape is not None and shape.cells:
                 if not shape.texts:
                     seen.append(shape)
                 shape.texts.append(parts[1::2])
                 shape.places.append(place)
+            elif _LETTERS(line):
+                header = line
+        elif _LETTERS(line):
+            header = line
         place += len(line) + 1
+    text.numbered, text.header = text.numbered + numbered, header
     for shape in seen:
         shape.convert(piece)
-    return numbered
+
+
+def _is_of_training(kind: Kind) -> bool:
+    """Whether lines of a kind are a bar or name a loss: few may stand among many others."""
+    return BAR_STEP in kind.fields or any(is_loss(one.name) for one in kind.fields.values())
 
 
 def _merged(kinds: list[Kind]) -> list[Kind]:
@@ -234,7 +254,7 @@ def _merged(kinds: list[Kind]) -> list[Kind]:
                 break
         else:
             merged.append(kind)
-    return sorted(merged, key=lambda kind: -kind.count)[:MOST_KINDS]
+    return sorted(merged[:MOST_KINDS], key=lambda kind: -kind.count)
 
 
 def _filled(kind: Kind) -> Kind:
@@ -251,15 +271,16 @@ def _filled(kind: Kind) -> Kind:
 
 
 def _epochs(kinds: Iterable[Kind]) -> Rows:
-    """Return the epochs that lines of any kind name, by place."""
-    found = [
-        Rows({"place": part["place"], "epoch": part[key]})
-        for kind in kinds
-        for key, one in kind.fields.items()
-        if one.name.strip().lower() == "epoch" and one.form == "number"
-        for shape in kind.shapes
-        if key not in shape.decimals
-        for part in shape.parts
-    ]
+    """Return the epochs that lines of any kind name, by place, unless they name only some."""
+    found = []
+    for kind in kinds:
+        for key, one in kind.fields.items():
+            shapes = [shape for shape in kind.shapes if key not in shape.decimals]
+            if one.name.strip().lower() == "epoch" and one.form == "number" and shapes:
+                rows = join([part for shape in shapes for part in shape.parts])
+                rows = rows.take(np.argsort(rows["place"], kind="stable"))
+                # `best so far at epoch 7` is no line that an epoch begins with.
+                if regularity(rows[key]) >= EVERY_EPOCH:
+                    found.append(Rows({"place": rows["place"], "epoch": rows[key]}))
     rows = join(found) if found else Rows({"place": np.zeros(0), "epoch": np.zeros(0)})
     return rows.take(np.argsort(rows["place"], kind="stable"))

@@ -1,6 +1,7 @@
 """Place the rows of a candidate on an axis, with what stands in the lines beside them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -9,9 +10,12 @@ from analysis.read.columns import Rows, join
 from analysis.read.epochs import on_axis
 from analysis.read.text.candidates import Candidate
 from analysis.read.vocabulary import is_evaluation
+from analysis.stats.intervals import Floats
 
 # Of the losses beside bars this share stands at steps of their own.
 LEAST_APART = 0.9
+# Records every k steps are at shares of the whole that differ by less.
+EVEN = 0.01
 _CLOCKS = frozenset(
     ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
 )
@@ -23,10 +27,12 @@ def placed_rows(candidate: Candidate, epochs: Rows) -> Placed | None:
     `epochs` are those that lines of any kind name.
     """
     rows, remarks = one_rank(_with_epochs(candidate.rows, epochs))
+    sides = [*candidate.sides]
     if candidate.is_bar:
         rows = last_drawings(main_group(rows))
     else:
-        rows, told = _of_one_total(rows)
+        rows, others, told = _of_one_total(rows)
+        sides += [replace(candidate, rows=others, has_axis=False)] if told else []
         remarks += told
     found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
     if found is None:
@@ -36,8 +42,8 @@ def placed_rows(candidate: Candidate, epochs: Rows) -> Placed | None:
     if axis == "sample":
         # Those of a step, which is not the axis.
         rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
-    sides = [(one, _with_epochs(one.rows, epochs)) for one in candidate.sides]
-    rows = _with_sides(rows, sides, axis=axis)
+    beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
+    rows = _with_sides(rows, beside, axis=axis)
     return Placed(
         rows=rows,
         axis=axis,
@@ -72,19 +78,22 @@ def last_drawings(rows: Rows) -> Rows:
     return rows.take(np.append(differs, True))
 
 
-def _of_one_total(rows: Rows) -> tuple[Rows, list[str]]:
-    """Return the rows of the commonest total, if a few alternate, and a remark on the others.
+def _of_one_total(rows: Rows) -> tuple[Rows, Rows, list[str]]:
+    """Return the rows of the commonest total, if a few alternate, the others, and a remark on them.
 
     `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its evaluation.
     """
     of = rows["of"][~np.isnan(rows["of"])]
     totals, counts = np.unique(of, return_counts=True)
     if not 2 <= len(totals) <= 3 or (np.diff(of) != 0).sum() < len(totals) + 1:
-        return rows, []
+        return rows, Rows({}), []
     main = totals[::-1][counts[::-1].argmax()]
-    others = " and ".join(f"{total:g}" for total in totals if total != main)
-    remark = f"lines that count to {others} are not read: they may evaluate"
-    return rows.take(~(rows["of"] != main) | np.isnan(rows["of"])), [remark]
+    is_other = (rows["of"] != main) & ~np.isnan(rows["of"])
+    others = {name: rows[name][is_other] for name in ("line", "place")}
+    others["val_loss"] = rows["loss"][is_other]
+    names = " and ".join(f"{total:g}" for total in totals if total != main)
+    remark = f"lines that count to {names} may be of evaluations: their loss is a val_loss"
+    return rows.take(~is_other), Rows(others), [remark]
 
 
 def _uncertain(rows: Rows, axis: str, candidate: Candidate) -> dict[str, str]:
@@ -118,7 +127,12 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
         place = np.searchsorted(rows["place"], other["place"]) - 1
         if len(np.unique(place)) < LEAST_APART * len(place) and not side.has_evaluation:
             # Written apart from the bars, as the two streams of a program are.
-            kept = [name for name in kept if name != "loss"]
+            steps = _steps_apart(rows, other)
+            if steps is None:
+                kept = [name for name in kept if name != "loss"]
+            else:
+                place = np.searchsorted(rows["step"], steps)
+                other = other.replace(place=rows["place"][np.minimum(place, len(rows) - 1)])
         if not has_loss and len(other) and other["place"][0] < rows["place"][0]:
             place = place + 1
         inside = (place >= 0) & (place < len(rows))
@@ -135,3 +149,15 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
         # Nothing tells the rows of a training apart from those beside: each record is one.
         return whole.merged(np.concatenate(of))
     return whole.take(np.argsort(whole["place"], kind="stable"))
+
+
+def _steps_apart(rows: Rows, other: Rows) -> Floats | None:
+    """Return the steps of records beside a bar that ended, if they can only be even, else None.
+
+    There is one record every k steps, and the records name the shares of epochs that this gives.
+    """
+    count, total, last = len(other), rows["of"][-1], other["epoch"][-1]
+    every, number = total // count, np.arange(1.0, count + 1)
+    is_even = bool((np.abs(other["epoch"] - last * number / count) < EVEN * last).all())
+    has_ended = rows["step"][-1] == total and (np.diff(rows["step"]) >= 0).all()
+    return every * number if has_ended and is_even and total // every == count else None

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from analysis.read.assemble import Placed, assemble
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
@@ -17,6 +19,7 @@ from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.text.teach import propose
 
+FEWEST_WITHOUT_STEP = 5
 # A line with one of these alone in its log is a configuration.
 _CONFIG = re.compile(
     r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
@@ -62,8 +65,20 @@ def judge_all(text: Text) -> list[Judged]:
             placed = placed_rows(one, text.epochs)
             if placed is not None:
                 found.append(judge(one, placed, numbered=text.numbered))
-    kept = [one for one in found if one.score > 0]
+    kept = [one for one in found if one.score > 0] or _without_count(text)
     return sorted(kept, key=lambda one: -one.score)
+
+
+def _without_count(text: Text) -> list[Judged]:
+    """Return lines that name a loss and no step: each is a unit, and its loss is doubtful."""
+    found = []
+    for one in candidates_of(text.kinds):
+        if one.has_loss and not one.has_axis and one.kind.count >= FEWEST_WITHOUT_STEP:
+            rows = one.rows.replace(step=np.arange(1.0, len(one.rows) + 1))
+            why = "may be that of anything: its lines name neither a step nor an epoch"
+            placed = Placed(rows=rows, axis="unit", uncertain={"loss": why})
+            found.append(judge(one, placed, numbered=text.numbered))
+    return found
 
 
 def _disagreement(judged: Sequence[Judged]) -> list[str]:

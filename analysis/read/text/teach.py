@@ -43,14 +43,8 @@ def propose(kinds: Sequence[Kind]) -> Proposal | None:
 
 
 def _rising(kind: Kind) -> str | None:
-    """Return the key of the first count that rises by a constant in most lines.
-
-    In lines without a loss one with a total but no name, as `3/99`, may count anything.
-    """
-    has_loss = any(is_loss(one.name) for one in kind.fields.values())
+    """Return the key of the first count that rises by a constant in most lines."""
     for key in counts_of(kind):
-        if not (has_loss or kind.fields[key].name or kind.fields[key].total is None):
-            continue
         known = kind.rows[key][np.isfinite(kind.rows[key])]
         if len(np.unique(known)) >= FEWEST_LINES and regularity(known) >= 0.5:
             return key
@@ -82,11 +76,13 @@ def _pattern(kind: Kind, step: str) -> str:
     count = kind.fields[step]
     # `Training 3 Epoch` counts epochs as `epoch 3` does.
     after = rf"{_context(count, is_first=True)}\d+\s+epoch"
-    is_epoch = "epoch" in meaning(count.name, "")[0].split("_") or re.search(
+    is_epoch = meaning(count.name, count.unit)[0] == "epoch" or re.search(
         after, kind.sample, re.IGNORECASE
     )
-    groups = {step: rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)"}
-    if (loss := _loss(kind, step)) is not None:
+    loss = _loss(kind, step)
+    is_table = not count.name and count.total is not None and loss is None
+    groups = {step: rf"(?P<{'epoch' if is_epoch or is_table else 'step'}>\d+)"}
+    if loss is not None:
         groups[loss] = r"(?P<loss>[-+.\deEnaif]+)"
     text = ""
     for key, one in kind.fields.items():

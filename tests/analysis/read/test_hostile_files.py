@@ -56,8 +56,6 @@ def survive(count: int, tmp_path, capsys, *, seed: int) -> None:
     # Few lines are read one by one, many at once.
     originals = [writer(synthetic_log(n=n)) for writer, _ in FORMATS.values() for n in (25, 90)]
     originals += [gzip.compress(originals[0])]
-    write.database(synthetic_log(n=25), tmp_path / "db")
-    originals.append((tmp_path / "db").read_bytes())
     for number in range(count):
         path = tmp_path / f"{number % 2}"
         path.write_bytes(mutate(rng.choice(originals), rng))
@@ -127,14 +125,6 @@ def test_an_event_file_is_read_up_to_its_first_damaged_record(tmp_path):
     assert log.column("loss") == pytest.approx(synthetic_log(n=50).loss[: len(log)])
     assert 20 < len(log) < 30
     assert "is damaged" in log.remarks[0]
-
-
-def test_a_database_whose_schema_is_no_text_is_named(tmp_path):
-    write.database(synthetic_log(n=25), tmp_path / "db")
-    data = (tmp_path / "db").read_bytes()
-    (tmp_path / "db").write_bytes(data.replace(b"CREATE TABLE metrics", b"CREATE TABL\xe5 metrics"))
-    with pytest.raises(Unreadable, match=r"a damaged database"):
-        read_logs([str(tmp_path / "db")])
 
 
 def test_a_cut_gzip_is_named(tmp_path):

@@ -47,14 +47,6 @@ def test_every_number_keeps_its_line(name, tmp_path):
     assert all(str(step) in lines[line - 1] for step, line in zip(log.step, log.line, strict=True))
 
 
-def test_ai_toolkits_database_is_read(tmp_path):
-    planted = synthetic_log()
-    write.database(planted, tmp_path / "loss_log.db")
-    log = read(tmp_path / "loss_log.db")
-    assert log.column("loss") == pytest.approx(planted.loss)
-    assert measure_rate(log, clock=None).steps_per_s.value == pytest.approx(0.5, rel=0.005)
-
-
 def test_composers_batches_are_counted_through_its_epochs(tmp_path):
     planted = synthetic_log(n=40, every=1)
     (tmp_path / "x").write_bytes(b"config:\n  a: 1\n" + write.composer(planted, epoch=15))

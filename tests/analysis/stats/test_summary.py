@@ -155,13 +155,6 @@ def test_autocorrelation_time_is_that_of_the_process():
         assert found == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
 
 
-def test_warm_up_is_cut_at_its_end():
-    rng = np.random.default_rng(0)
-    seconds = np.exp(0.02 * rng.standard_normal(200))
-    seconds[:40] *= 1.5
-    assert 40 <= warmup_end(seconds) <= 55
-
-
 def test_a_compile_and_a_slow_plateau_after_it_are_both_cut():
     rng = np.random.default_rng(0)
     seconds = np.exp(0.02 * rng.standard_normal(200))

@@ -146,7 +146,6 @@ def test_a_gap_by_damage_makes_no_step_of_a_count_of_calls(tmp_path):
         (REAL.read_bytes()[:7], "a file of wandb"),
         (b":W&B" + bytes(range(256)) * 300, "a file of wandb"),
         (framed([b"\x12" * 50, b"\xff" * 70000, b""]), "a file of wandb"),
-        (b"SQLite format 3\0" + b"x" * 4000, "a damaged database"),
         (b"something else\n" * 9, "text of an unknown format"),
     ],
 )
@@ -170,13 +169,3 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 0
     names = sorted(path.name for path in tmp_path.iterdir())
     assert set(names) == {"again", "r.csv", "r.html", run.name}
-
-
-def test_another_database_is_named_as_such(tmp_path, capsys):
-    import sqlite3
-
-    with sqlite3.connect(tmp_path / "x.db") as file:
-        file.execute("CREATE TABLE runs (distance)")
-    file.close()
-    assert main(["speed", str(tmp_path / "x.db")]) == 2
-    assert "no run in it: a file of wandb or a database" in capsys.readouterr().err

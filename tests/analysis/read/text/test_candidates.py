@@ -101,11 +101,13 @@ def test_an_epoch_that_is_named_at_its_end_is_that_of_the_lines_above(row, tmp_p
     assert log.step.tolist() == list(range(0, 400, 10))
 
 
-def test_no_pattern_calls_numbers_without_names_a_step_and_a_loss(tmp_path, capsys):
+def test_no_pattern_calls_a_number_without_a_name_a_loss(tmp_path, capsys):
     rows = [f"  {n}/99  9.24G  {3 / n:.4f}  {2 / n + n % 2:.4f}  640" for n in range(1, 99)]
     (tmp_path / "x").write_text("\n".join(rows))
     assert main(["runs", str(tmp_path / "x")]) == 2
-    assert "name its numbers" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "(?P<epoch>" in error
+    assert "(?P<loss>" not in error
 
 
 def test_steps_of_another_total_between_epochs_are_not_those_of_the_training(tmp_path):
@@ -115,7 +117,8 @@ def test_steps_of_another_total_between_epochs_are_not_those_of_the_training(tmp
         rows += [f"step {i}/4 - loss: {2 / e:.4f}" for i in range(1, 5)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.step[-1], log.last("loss")) == (100, pytest.approx(0.2))
-    assert any("lines that count to 4 are not read" in remark for remark in log.remarks)
+    assert log.evaluations[-1]["val_loss"] == pytest.approx(0.4)
+    assert any("lines that count to 4 may be of evaluations" in remark for remark in log.remarks)
 
 
 def test_several_losses_have_two_readings_and_are_doubtful(tmp_path):
@@ -191,11 +194,11 @@ def test_only_the_last_drawing_of_every_bar_is_every_epoch(tmp_path):
 
 def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
     noise = [f"Namespace(seed={n})" for n in range(3)]
-    lines = [f"<{3 * n}> train {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
+    lines = [f"turn {3 * n} train {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
     (tmp_path / "x").write_text("\n".join([*noise, *lines]))
     assert main(["runs", str(tmp_path / "x")]) == 2
     error = capsys.readouterr().err
-    assert "59 lines are like '<" in error
+    assert "59 lines are like 'turn" in error
     assert "reads 59 of them" in error
     pattern = shlex.split(error.rpartition("--pattern ")[2])[0]
     [log] = logs_of(tmp_path / "x", "\n".join([*noise, *lines]), pattern=pattern)
