@@ -14,6 +14,7 @@ from analysis.measure.rate import MeasuredRate, turn_rates
 from analysis.observations import (
     attributed,
     group_alike,
+    in_blocks,
     is_repeat,
     nodes_of,
     overlap,
@@ -28,6 +29,7 @@ from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_varia
 from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
+IN_BLOCKS = "all runs of one before those of the other"
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -107,6 +109,8 @@ def speed_contrast(
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
+    if in_blocks(*([run.log for run in one.runs] for one in (base, arm))):
+        found = replace(found, remarks=(*found.remarks, IN_BLOCKS))
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
@@ -128,8 +132,10 @@ def _tokens_of(run: MeasuredRate) -> float | None:
     tokens = run.log.column("tokens")
     known = ~np.isnan(tokens)
     rises = np.diff(run.log.step[known])
-    each = np.diff(tokens[known])[rises > 0] / rises[rises > 0]
-    return float(np.median(each)) if len(each) and (each > 0).all() else None
+    each = np.diff(tokens[known])[rises > 0]
+    if not len(each) or (each <= 0).any():
+        return None
+    return float(each.sum() / rises[rises > 0].sum())
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -156,7 +162,10 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     assert a is not None
     assert b is not None
     changes = tuple(
-        f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
+        f"{run.log.name}: {change}"
+        for run in (base, arm)
+        for change in (run.lasting_change(), run.batch_change())
+        if change
     )
     change = changes[0] if changes else None
     rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
@@ -169,7 +178,8 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
-        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b])
+        steps = common.imag - common.real
+        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b], weights=steps)
         # The gap of short runs may wander so much that its few independent values tell nothing.
         if found.half_width <= IN_VAIN * means.half_width:
             mean = replace(found.widened(rounding), value=found.value + shift)
@@ -189,7 +199,13 @@ def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate,
     if isolated == 0 or far <= MOST_ISOLATED:
         return runs
     whole = [
-        summarise(run.intervals.seconds, run.intervals.attempt, most_isolated=0) for run in runs
+        summarise(
+            run.intervals.seconds,
+            run.intervals.attempt,
+            steps=run.intervals.steps,
+            most_isolated=0,
+        )
+        for run in runs
     ]
     return replace(base, summary=whole[0]), replace(arm, summary=whole[1])
 
@@ -232,4 +248,5 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
 
 def attribution(base: Arm, arm: Arm, *, of: Literal["clock", "loss"] = "clock") -> str:
     """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
-    return attributed(base.runs[0].log, arm.runs[0].log, of=of)
+    sides = [[run.log for run in one.runs] for one in (base, arm)]
+    return attributed(sides[0], sides[1], of=of)

@@ -26,13 +26,16 @@ DISPLACED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows."""
+    """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows.
+
+    `without_unit` are the times that name none.
+    """
 
     rows: Rows
     axis: str = "step"
     remarks: Sequence[str] = ()
     uncertain: Mapping[str, str] = field(default_factory=dict)
-    unit_is_known: bool = True
+    without_unit: frozenset[str] = frozenset()
     evaluations: tuple[Mapping[str, float], ...] = ()
 
 
@@ -114,7 +117,8 @@ def _is_main(rows: Rows) -> NDArray[np.bool_]:
 def _clock(rows: Rows) -> Floats:
     """Return the clock by which a row printed twice differs from a step done twice."""
     names = (name for name in ("time", "bar_s", "elapsed_s", "train_s") if name in rows)
-    return rows[next(names, "")]
+    clock = rows[next(names, "")]
+    return np.where(np.isinf(clock), np.nan, clock)
 
 
 def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> list[RunLog]:
@@ -145,7 +149,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             f"{found.twice} rows repeat a step; the last of each is read, and the log does not say "
             "whether the step was printed twice or done again"
         )
-    merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
+    merged, uncertain = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)

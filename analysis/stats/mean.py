@@ -103,6 +103,17 @@ def effective_number(noise: Floats, *, fitted: int = 1) -> float:
     return max(len(noise) / time, FEWEST_EFFECTIVE)
 
 
+def weighted(series: Floats, weights: Floats) -> Floats:
+    """Return values [n] whose mean is the weighted one, and whose scatter gives its error.
+
+    They are linear in what each value adds to the mean (a ratio of sums) beside its weight.
+    """
+    if (weights == weights[:1]).all():
+        return series
+    mean = float(np.average(series, weights=weights))
+    return mean + (series - mean) * weights / float(weights.mean())
+
+
 def mean_of(series: Floats) -> Mean:
     """Return the mean of a series of autocorrelated values, without an error for fewer than ten."""
     n, mean = len(series), float(series.mean())
