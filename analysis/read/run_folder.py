@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.machine import machine
+from analysis.read.machine import machine, nodes, ranks
 from analysis.read.other_logs import read_file
-from analysis.read.run_log import Ints, RunLog
+from analysis.read.run_log import Ints, RunLog, Stay
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_bytes, read_lines
@@ -54,13 +55,13 @@ def read_ours(run: RunFolder) -> RunLog:
         line=np.array([lines[id(record)] for record in steps], dtype=np.int64),
         values=_columns(steps),
         config=config,
-        facts=dict(facts[-1]) if facts else {},
+        facts=_last_facts(run, facts),
         events=tuple(record for record in records if "event" in record),
         lost=tuple(r for r in records if _is_step(r) and id(r) not in kept),
         evaluations=tuple(
             record | {"line": lines[id(record)]} for record in current if not _is_step(record)
         ),
-        allocated=_allocated(facts),
+        stays={entry["attempt"]: _stay(entry) for entry in facts},
         turns={entry["attempt"]: entry["turn"] for entry in facts if "turn" in entry},
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
         superseded=frozenset(superseded),
@@ -106,10 +107,19 @@ def _is_step(record: Record) -> bool:
     return "event" not in record and "train_s" in record
 
 
-def _allocated(facts: list[AttemptEntry]) -> dict[int, tuple[float, float | None]]:
-    """Return when the job of each attempt began and ended; None for an end that is not recorded."""
-    known = [entry for entry in facts if "began" in entry]
-    return {entry["attempt"]: (entry["began"], entry.get("ended")) for entry in known}
+def _last_facts(run: RunFolder, facts: list[AttemptEntry]) -> dict[str, Any]:
+    """Return the facts of the last attempt, and a digest of the changes to its commit."""
+    if not facts:
+        return {}
+    patch = run.attempt(facts[-1]["attempt"]) / "code.patch"
+    changes = sha256(read_bytes(patch)).hexdigest()[:8] if patch.is_file() else None
+    return {**facts[-1], "changes": changes}
+
+
+def _stay(entry: AttemptEntry) -> Stay:
+    return Stay(
+        nodes=nodes(entry), ranks=ranks(entry), began=entry.get("began"), ended=entry.get("ended")
+    )
 
 
 def _columns(steps: Iterable[Record]) -> dict[str, Floats]:

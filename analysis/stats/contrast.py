@@ -25,6 +25,7 @@ Unit = Literal["round", "pass", "repeat", "seed", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
 NODES_DIFFER = "nodes differ"
+NODES_UNKNOWN = "on nodes that are not recorded"
 ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
 RUN_SCATTER = 0.02
@@ -42,7 +43,7 @@ class Quantity:
     """
 
     name: str
-    better: Literal["higher", "lower"]
+    better: Literal["higher", "lower", "unknown"]
     margin: float
     seed_scatter: float = 0.0
 
@@ -50,6 +51,8 @@ class Quantity:
         """Return the word for an arm whose log ratio to the base differs from 0."""
         if self.name.startswith("speed"):
             return "faster" if log > 0 else "slower"
+        if self.better == "unknown":
+            return "different"
         return "better" if (log > 0) == (self.better == "higher") else "worse"
 
 
@@ -207,7 +210,9 @@ def _by_repeats(
     where = [{run.nodes for run in side} for side in (base, arm)]
     is_known = all(nodes for side in where for nodes in side)
     shared = where[0] & where[1]
-    if not is_known or (where[0] == where[1] and len(shared) == 1):
+    if not is_known:
+        return replace(_welch(base, arm, common), remarks=(NODES_UNKNOWN,))
+    if where[0] == where[1] and len(shared) == 1:
         return _welch(base, arm, common)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
@@ -226,13 +231,23 @@ def _by_repeats(
             mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
             n=min(map(len, here)),
         )  # fmt: skip
-    if min(map(len, where)) >= FEWEST:
-        logs = [np.array([_node_mean(s, node) for node in w]) for s, w in zip((base, arm), where,
-                strict=True)]  # fmt: skip
-        n = min(map(len, where))
-        return Contrast(mean=welch(logs[0], logs[1]), unit="repeat", n=n, is_claim=True,
+    groups = [_apart_from_each_other(side) for side in (base, arm)]
+    if min(map(len, groups)) >= FEWEST:
+        means = [np.array([_mean_log(group) for group in side]) for side in groups]
+        n = min(map(len, groups))
+        return Contrast(mean=welch(means[0], means[1]), unit="repeat", n=n, is_claim=True,
                         remarks=(NODES_DIFFER,))  # fmt: skip
     return _apart(_welch(base, arm, common))
+
+
+def _apart_from_each_other(arm: Sequence[Replicate]) -> list[list[Replicate]]:
+    """Return the runs of an arm in groups that have no node in common: a shared one is one fact."""
+    groups: list[list[Replicate]] = []
+    for run in arm:
+        joined = [group for group in groups if any(run.nodes & other.nodes for other in group)]
+        groups = [group for group in groups if group not in joined]
+        groups.append([run, *(other for group in joined for other in group)])
+    return groups
 
 
 def _apart(found: Contrast) -> Contrast:
@@ -290,9 +305,9 @@ def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
 
 
 def _with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
-    """Say that no node ran both arms, if that is known."""
-    nodes = [frozenset[str]().union(*(run.nodes for run in side)) for side in (base, arm)]
-    is_apart = all(nodes) and not nodes[0] & nodes[1]
+    """Say that no nodes ran both arms, if they are known."""
+    nodes = [{run.nodes for run in side} for side in (base, arm)]
+    is_apart = all(map(all, nodes)) and not nodes[0] & nodes[1]
     return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
 
 
