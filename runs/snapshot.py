@@ -29,7 +29,7 @@ _DIGEST = r"""export LC_ALL=C; {
 find . ! -type d ! -path '*/__pycache__/*' -printf '%p %l' \
   \( ! -type f -o ! -perm -100 -o -printf '*' \) -printf '\0' | sort -z
 find . -type f ! -path '*/__pycache__/*' -print0 | sort -z |
-  xargs -0 sha256sum | tr -d '\\' | cut -c -64
+  xargs -0 sha256sum | tr -d '\134' | cut -c -64
 } | sha256sum"""
 
 

@@ -30,10 +30,11 @@ MINUTES = (
     r"python -m benchmarks\.block_traffic",
     r"tensorboard .+",
 )
-# Commands that need a cluster, and the test that runs their form on the one-machine Slurm.
+# Commands that need a cluster, and the test that runs their form on the one-machine Slurm or a fake
 ON_A_CLUSTER = {
     r"sbatch (?:--nodes=2 --gpus-per-node=a40:2|\.\.\.) jobs/pretrain\.sbatch \S+": (
-        "tests/slurm/test_pretrain.py::test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end"
+        "tests/slurm/test_pretrain.py::"
+        "test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit"
     ),
     r"sbatch .*jobs/encode\.sbatch \S+": (
         "tests/slurm/test_other_kinds.py::test_images_are_encoded_and_trained_on"
@@ -63,14 +64,13 @@ ON_A_CLUSTER = {
         "tests/slurm/test_other_kinds.py::test_the_launcher_submits_a_config_that_names_a_run"
     ),
     r"python -m launch submit STUDY --local": (
-        "tests/slurm/test_salloc.py::"
-        "test_a_study_in_one_allocation_alternates_its_cells_on_one_node"
+        "tests/slurm/test_salloc.py::test_two_runs_take_turns_in_one_allocation"
     ),
     r"python -m launch submit (?:configs/studies/\S+|STUDY (?!--local$).+)": (
         "tests/slurm/test_studies.py::test_every_cell_is_a_job_and_reaches_done"
     ),
     r"python -m launch submit \S+ \S+=\S+,\S+ .*repeats=3.*": (
-        "tests/slurm/test_other_kinds.py::test_values_on_the_command_line_make_a_study"
+        "tests/launch/submit/test_study.py::test_several_values_on_a_plain_config_are_a_study"
     ),
     r"python -m launch (?:rerun .+|status\|cancel\|rerun FOLDER)": (
         "tests/slurm/test_studies.py::test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code"
