@@ -26,9 +26,9 @@ ALIASES = {
     "duration_s": ("time", "wall time", "walltime"),
     "train_s": ("train s",),
     "elapsed_s": (
-        "elapsed", "elapsed s", "elapsed time", "relative time", "relative time (process)",
+        "elapsed", "elapsed time", "relative time", "relative time (process)",
         "_runtime", "runtime", "time elapsed", "total time", "time since start", "time total",
-        "elapsed seconds", "elapsed sec", "seconds elapsed",
+        "seconds elapsed",
     ),
     "images_per_s": ("imgs sec",),
     "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens per s device"),
@@ -80,7 +80,9 @@ _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "second
               "hours": 3600.0}  # fmt: skip
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 # A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
-_ENDS_IN_UNIT = re.compile(r"^(.*?) ?[ (\[](ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$")
+_ENDS_IN_UNIT = re.compile(
+    r"^(.*?) ?[ (\[](s|secs?|seconds|ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$"
+)
 _TELLS_UNIT = re.compile(
     r"(?<![a-z])(?:ms|msecs?|us|ns|s|secs?|seconds?|mins|minutes|hours)(?![a-z])"
 )
@@ -149,9 +151,10 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
             is_time = column in ("step_s", "epoch_s")
             ms = 1e-3 if unit.startswith("ms") else seconds
             return column, ms if is_time else multiple
-    column = _known(named[1] if named else key)[0]
-    if column in ("duration_s", "elapsed_s"):
-        return column, seconds
+    for known in (key, named[1] if named else ""):
+        if (column := _known(known)[0]) in ("duration_s", "elapsed_s"):
+            return column, seconds
+    column = _known(key)[0]
     if key.endswith("kimg"):
         return "images", 1e3
     if column:
