@@ -139,7 +139,7 @@ def _all_rows(log: RunLog) -> list[dict[str, Any]]:
         | {name: log.values[name][i] for name in names if not np.isnan(log.values[name][i])}
         for i in range(len(log))
     ]
-    return [*rows, *(dict(record) for record in log.lost)]
+    return [*rows, *(dict(record) for record in log.lost if "step" in record)]
 
 
 def _row_before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> Mapping[str, Any]:
