@@ -22,6 +22,10 @@ _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
+# Rows in another order than that of the training have steps that fall so often.
+REVERSED, SHUFFLED = 0.9, 0.2
+# Falls of a step beyond these, after which so few rows reach it again, are no resumes.
+MOST_RESUMES, SOON = 5, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +70,7 @@ def assemble(
 
     Rows without a loss, where others have one, belong to the attempt that they stand in.
     """
-    rows = placed.rows
+    rows = _in_order(placed.rows)
     if not len(rows):
         return []
     step = rows["step"].astype(np.int64)
@@ -103,6 +107,33 @@ def assemble(
             remark += ", which may be epochs of one run: all end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Return rows in the order of their clock, or of their steps, if the file has another order."""
+    falls = np.diff(rows["step"]) < 0
+    if len(rows) < 3:
+        return rows
+    if falls.mean() > REVERSED:
+        return rows.take(np.arange(len(rows))[::-1])
+    clock = _clock(rows)
+    if falls.mean() > SHUFFLED and np.isfinite(clock).all():
+        by_clock = rows.take(np.argsort(clock, kind="stable"))
+        if (np.diff(by_clock["step"]) >= 0).all():
+            return by_clock
+    return rows
+
+
+def _are_mixed(step: Ints) -> bool:
+    """Whether two programs write to one file: most falls of the step are made up for at once.
+
+    After a resume the steps rise slowly to where they were.
+    """
+    falls = np.flatnonzero(np.diff(step) < 0) + 1
+    highest = np.maximum.accumulate(step)
+    after = np.minimum(falls[:, None] + np.arange(1, SOON + 1), len(step) - 1)
+    is_back = step[after].max(axis=1, initial=0) >= highest[falls - 1]
+    return len(falls) > MOST_RESUMES and bool(is_back.mean() > 0.5)
 
 
 def _is_main(rows: Rows) -> NDArray[np.bool_]:
@@ -145,6 +176,10 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             f"{found.twice} rows repeat a step; the last of each is read, and the log does not say "
             "whether the step was printed twice or done again"
         )
+    mixed: dict[str, str] = {}
+    if _are_mixed(step[main]):
+        why = "may be of two programs that write to one file: steps fall and are back at once"
+        mixed = dict.fromkeys(("step", "loss", "time"), why)
     merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
     facts: dict[str, Any] = {}
     if placed.axis == "step" and (batch := _only(merged["batch"])):
@@ -158,7 +193,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     lost = int(np.isinf(merged["loss"]).sum())
     if lost and finite:
         remarks.append(f"{lost} of {lost + finite} losses are not finite")
-    uncertain |= placed.uncertain
+    uncertain |= {**placed.uncertain, **mixed}
     printed = np.unique(np.stack([step, rows["loss"]])[:, np.isfinite(rows["loss"])], axis=1)
     if 2 * min(found.twice, printed.shape[1] - len(np.unique(printed[0]))) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"

@@ -103,7 +103,8 @@ def _known(key: str) -> tuple[str, int]:
     # A time of training is no time of day.
     if column in ("time", "duration_s", "elapsed_s"):
         return "", 0
-    return column, rank + len(words) - len(kept)
+    # A global step goes on through epochs in which another is counted.
+    return column, -1 if key == "global step" else rank + len(words) - len(kept)
 
 
 @lru_cache(maxsize=4096)

@@ -88,12 +88,11 @@ def log_of_cells(
     columns |= {own: columns[name] for name, own in renamed.items()}
     placed = on_axis(Rows(columns))
     assert placed is not None
-    rows, axis, remark = placed
+    rows, axis, uncertain = placed
     found = Placed(
         rows=rows,
         axis=axis,
-        remarks=[remark] if remark else [],
-        uncertain={"loss": doubt} if doubt else {},
+        uncertain=uncertain | ({"loss": doubt} if doubt else {}),
         unit_is_known=False,
     )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)

@@ -89,6 +89,7 @@ def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[str, str]:
         for inner in counts
         for outer in counts
         if outer != inner
+        and (columns[outer] != "step" or columns[inner] == "step")
         and not _NO_EPOCH.search(key_of(kind.fields[outer].name))
         and _begins_again(kind.rows[inner], kind.rows[outer])
     }

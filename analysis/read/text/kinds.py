@@ -16,6 +16,7 @@ from analysis.read.text.fields import (
     BAR_STEP,
     LONGEST_LINE,
     Field,
+    announced,
     fields_of,
     named_by_header,
 )
@@ -32,7 +33,7 @@ _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
 _LETTERS = re.compile(r"[A-Za-z]{2}").search
 _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
-_DIGITS = r"[0-9]++(?:[.:][0-9]++|,[0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
+_DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
 _TOKEN = re.compile(rf"({_DIGITS})")
 _TOKEN_OR_WORD = re.compile(rf"({_DIGITS}|nan\b|NaN\b|inf\b)")
 
@@ -110,6 +111,7 @@ class Shape:
             n for n, (begin, end) in enumerate(self._spans)
             if n not in inside and _GLUED.search(self.sample, max(begin - 1, 0), end + 1)
         ]  # fmt: skip
+        self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
         self.texts: list[list[str]] = []
         self.places: list[int] = []
 
@@ -156,6 +158,8 @@ class Shape:
         if cell.form in ("clock", "bar clock"):
             return clocks(texts)
         joined = " ".join(texts)
+        if "_" in joined or "'" in joined:
+            texts = tuple(text.replace("_", "").replace("'", "") for text in texts)
         if "e+" in joined:
             self.rounded.add(cell.column)
         elif "." in joined or "e-" in joined:
@@ -167,11 +171,14 @@ class Shape:
 class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
-    `numbered` counts the lines with a number. `header` is the last line without one.
+    `phases` are lines without a value that announce training or an evaluation: their places and
+    whether it is an evaluation. `numbered` counts the lines with a number. `header` is the last
+    line without one.
     """
 
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
+    phases: list[tuple[int, bool]] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
     header: str = ""
@@ -189,7 +196,7 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
         text.lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
     kinds: dict[tuple[str, ...], Kind] = {}
     for shape in dict.fromkeys(shapes.values()):
-        if any(one.form not in ("stamp", "rank") for one in shape.fields.values()):
+        if shape.has_value:
             kind = kinds.setdefault(
                 (shape.head, *shape.fields),
                 Kind(head=shape.head, fields=shape.fields, sample=shape.sample),
@@ -227,10 +234,13 @@ def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape], text: Text) 
                     seen.append(shape)
                 shape.texts.append(parts[1::2])
                 shape.places.append(place)
-            elif _LETTERS(line):
-                header = line
-        elif _LETTERS(line):
+            has_value = shape is not None and shape.has_value
+        else:
+            has_value = False
+        if not has_value and _LETTERS(line):
             header = line
+            if (phase := announced(line)) is not None:
+                text.phases.append((piece.offset + place, phase))
         place += len(line) + 1
     text.numbered, text.header = text.numbered + numbered, header
     for shape in seen:
