@@ -22,19 +22,17 @@ def put(
     *,
     json: Any = None,
     drop: Sequence[str] = (),
-    judged: str = "",
 ) -> None:
     """Print rows as text with their verdicts below, or as CSV or JSON; `json` replaces the rows.
 
-    `drop` names the columns to leave out first of a table that is too wide. `judged` is as in
-    `for_people`.
+    `drop` names the columns to leave out first of a table that is too wide.
     """
     if args.json:
         print(json_text(rows if json is None else json))
     elif args.csv:
         print(csv_text(rows))
     else:
-        shown = [for_people(row, judged=judged) for row in rows]
+        shown = [for_people(row) for row in rows]
         print(text_table(shown, drop=drop, whole=args.all))
         if lines := [*verdict_lines(rows), *verdict_lines(rows, prefix="loss_")][:MOST_LINES]:
             print("\n" + "\n".join(lines))
@@ -59,54 +57,33 @@ def remark(lines: Iterable[str]) -> None:
         print(printable(text if text in names else f"{names[0]}{others}: {text}"), file=sys.stderr)
 
 
-def interval_text(low: float | None, high: float | None, form: str) -> str:
-    """Return `[low, high]`, or an empty string if an end is unknown."""
-    return "" if low is None or high is None else f"[{low:{form}}, {high:{form}}]"
-
-
-def for_people(row: Row, *, judged: str = "") -> dict[str, Any]:
+def for_people(row: Row) -> dict[str, Any]:
     """Return a row for people: a value with its interval in one cell, a judgement in two.
 
-    The two are the ratio and the word; `judged` names them in a row with a second judgement, whose
-    fields begin with `loss_`.
+    The two are the ratio and the word. A row with a second judgement, whose fields begin with
+    `loss_`, has the first one on the speed.
     """
-    prefixes = [prefix for prefix in ("", "loss_") if f"{prefix}word" in row]
-    of_judgement = {f"{prefix}{name}" for prefix in prefixes for name in FIELDS}
+    labels = {"": "speed_", "loss_": "loss_"} if "loss_word" in row else {"": ""}
+    judged = {f"{prefix}{name}" for prefix in labels if f"{prefix}word" in row for name in FIELDS}
+    own = {name: value for name, value in row.items() if name not in judged}
     out: dict[str, Any] = {}
-    for name, after in zip(row, [*list(row)[1:], ""], strict=True):
-        if name in of_judgement:
+    for name, value in row.items():
+        value_name, _, end = name.rpartition("_")
+        if name in judged:
             if name.endswith("word"):
                 prefix = name.removesuffix("word")
-                ratio, low, high = (row[f"{prefix}{end}"] for end in ("ratio", "low", "high"))
-                label = prefix or (f"{judged}_" if judged else "")
-                out[f"{label}ratio"] = ratio_text(ratio, low, high) or None
-                out[f"{label}verdict"] = row[name] or "baseline"
-        elif name in ("low", "high") or _is_of_another(name, row):
+                ends = (row[f"{prefix}{field}"] for field in ("ratio", "low", "high"))
+                out[f"{labels[prefix]}ratio"] = ratio_text(*ends) or None
+                out[f"{labels[prefix]}verdict"] = value or "baseline"
+        elif end in ("low", "high") and value_name in own:
             continue
-        elif (name, row[name]) == ("counts", "step"):
-            continue  # as people take for granted
-        else:
-            of = "" if after == "low" and after not in of_judgement else f"{name}_"
-            ends = {
-                end: f"{of}{end}" for end in ("low", "high") if f"{of}{end}" not in of_judgement
-            }
-            out[_LABELS.get(name, name)] = _cell(
-                name, row, ends.get("low", ""), ends.get("high", "")
-            )
+        elif (name, value) != ("counts", "step"):  # as people take for granted
+            out[_LABELS.get(name, name)] = _cell(name, own)
     return out
 
 
-def _is_of_another(name: str, row: Row) -> bool:
-    """Whether a column is an end, or half the width, of another column's interval."""
-    value, _, end = name.rpartition("_")
-    return end in ("low", "high", "95") and value in row
-
-
-def _cell(name: str, row: Row, low: str, high: str) -> Any:
-    value, half = row[name], row.get(f"{name}_95")
+def _cell(name: str, row: Row) -> Any:
+    value, low, high = (row.get(f"{name}{end}") for end in ("", "_low", "_high"))
     if value is not None and name in _PERCENT:
         return f"{value:.1%}"
-    if value is not None and half is not None:
-        return f"{value:.4g} ± {half:.2g}"
-    ends = interval_text(row.get(low), row.get(high), ".4g")
-    return f"{value:.4g} {ends}" if ends else value
+    return value if None in (low, high) else f"{value:.4g} [{low:.4g}, {high:.4g}]"

@@ -1,6 +1,7 @@
 """Verdicts as a sentence that can be repeated, and as the fields of a row that carries one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from analysis.stats.contrast import ALLOWED, Contrast, Quantity
@@ -13,25 +14,64 @@ FIELDS = ("word", "ratio", "low", "high", "unit", "n", "comparisons", "verdict",
 _REPLICATES = {"round": "rounds", "pass": "passes", "repeat": "runs a side", "seed": "seeds a side"}
 
 
-def verdict_fields(
-    found: Judgement | None, quantity: Quantity, *, base: str, arm: str, prefix: str = ""
-) -> dict[str, Any]:
-    """Return the fields of a judgement, all None for a row that has none, such as a baseline."""
-    if found is None:
-        return dict.fromkeys(f"{prefix}{name}" for name in FIELDS)
-    ratio = found.ratio
-    values = (
-        found.word,
-        ratio.value if ratio else None,
-        ratio.low if ratio else None,
-        ratio.high if ratio else None,
-        found.unit,
-        found.n,
-        found.comparisons,
-        sentence(found, quantity, base=base, arm=arm),
-        found.why,
-    )
-    return {f"{prefix}{name}": value for name, value in zip(FIELDS, values, strict=True)}
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The contrast of an arm with its base in one quantity, both by name."""
+
+    base: str
+    arm: str
+    quantity: Quantity
+    contrast: Contrast
+
+    def fields(self, judged: Judgement) -> dict[str, Any]:
+        """Return the judgement of the contrast as fields of a row."""
+        ratio = judged.ratio
+        return {
+            "word": judged.word,
+            "ratio": ratio.value if ratio else None,
+            "low": ratio.low if ratio else None,
+            "high": ratio.high if ratio else None,
+            "unit": self.contrast.unit,
+            "n": self.contrast.n,
+            "comparisons": judged.comparisons,
+            "verdict": self._sentence(judged),
+            "why": judged.why,
+        }
+
+    def _sentence(self, judged: Judgement) -> str:
+        """Return one sentence on the arm against its base, with what it rests on in brackets."""
+        base, arm, quantity, ratio = self.base, self.arm, self.quantity, judged.ratio
+        if judged.word == "not compared":
+            return f"{arm} is not compared with {base}: {judged.why}"
+        if ratio is None or ratio.low is None or ratio.high is None:
+            return f"{arm} against {base} is undetermined: {judged.why}"
+        ends = between(ratio.low, ratio.high)
+        basis = f"({', '.join(_basis(self.contrast, judged.comparisons))})"
+        speed = quantity.name.startswith("speed")
+        times = f"{factor(ratio.value, ratio.low, ratio.high)}x"
+        if judged.word == "undetermined":
+            if ratio.low <= 1 <= ratio.high:
+                range_ = f"{ends} times {'as fast' if speed else f'the {quantity.name}'}"
+                why = "" if judged.why == HOLDS_ONE else f"; {judged.why}"
+                return f"{arm} and {base} cannot be told apart: {range_} {basis}{why}"
+            what = f"{times} as fast" if speed else f"{times} the {quantity.name}"
+            return f"{arm} against {base} is undetermined: {what}, {ends}, but {judged.why} {basis}"
+        if judged.word == "same":
+            alike = "is as fast as" if speed else f"has the same {quantity.name} as"
+            within = f"within {100 * quantity.margin:.3g} %"
+            return f"{arm} {alike} {base} {within}, {ends} times {basis}"
+        if speed:
+            return f"{arm} is {times} as fast as {base}, {ends} {basis}"
+        return f"{arm} has {times} the {quantity.name} of {base}, {ends} {basis}"
+
+
+def verdicts(comparisons: Sequence[Comparison | None]) -> list[dict[str, Any]]:
+    """Return the fields of the verdict on each comparison of a table; all share one error.
+
+    Those of None, which stands for a baseline, are None.
+    """
+    judged = iter(judge([(one.contrast, one.quantity) for one in comparisons if one]))
+    return [one.fields(next(judged)) if one else dict.fromkeys(FIELDS) for one in comparisons]
 
 
 def against_first(
@@ -41,11 +81,11 @@ def against_first(
 
     `contrasts` are of all arms but the first, in the order of their `names`.
     """
-    judged = [None, *judge([(one, quantity) for one in contrasts])]
-    return [
-        verdict_fields(found, quantity, base=names[0], arm=name)
-        for found, name in zip(judged, names, strict=True)
+    made = [
+        Comparison(base=names[0], arm=name, quantity=quantity, contrast=one)
+        for one, name in zip(contrasts, names[1:], strict=True)
     ]
+    return verdicts([None, *made])
 
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], *, prefix: str = "") -> list[str]:
@@ -53,42 +93,17 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], *, prefix: str = "") -> lis
     return [printable(row[f"{prefix}verdict"]) for row in rows if row.get(f"{prefix}word")]
 
 
-def sentence(found: Judgement, quantity: Quantity, *, base: str, arm: str) -> str:
-    """Return one sentence on an arm against the base, with what it rests on in brackets."""
-    if found.word == "not compared":
-        return f"{arm} is not compared with {base}: {found.why}"
-    ratio = found.ratio
-    if ratio is None or ratio.low is None or ratio.high is None:
-        return f"{arm} against {base} is undetermined: {found.why}"
-    ends = between(ratio.low, ratio.high)
-    basis = f"({', '.join(filter(None, [_basis(found), *found.remarks]))})"
-    speed = quantity.name.startswith("speed")
-    times = f"{factor(ratio.value, ratio.low, ratio.high)}x"
-    if found.word == "undetermined":
-        if ratio.low <= 1 <= ratio.high:
-            range_ = f"{ends} times {'as fast' if speed else f'the {quantity.name}'}"
-            why = "" if found.why == HOLDS_ONE else f"; {found.why}"
-            return f"{arm} and {base} cannot be told apart: {range_} {basis}{why}"
-        what = f"{times} as fast" if speed else f"{times} the {quantity.name}"
-        return f"{arm} against {base} is undetermined: {what}, {ends}, but {found.why} {basis}"
-    if found.word == "same":
-        alike = "is as fast as" if speed else f"has the same {quantity.name} as"
-        return f"{arm} {alike} {base} within {100 * quantity.margin:.3g} %, {ends} times {basis}"
-    if speed:
-        return f"{arm} is {times} as fast as {base}, {ends} {basis}"
-    return f"{arm} has {times} the {quantity.name} of {base}, {ends} {basis}"
-
-
-def _basis(found: Judgement) -> str:
-    """Return what a verdict rests on: `3 seeds a side`, `these two runs, paired by step`."""
-    if found.unit == "step":
-        basis = "these two runs, paired by step"
-    elif found.unit == "run":
-        basis = "these two runs" if ALLOWED not in " ".join(found.remarks) else ""
-    else:
-        basis = f"{found.n} {_REPLICATES.get(found.unit, 'runs')}"
-    count = f"{found.comparisons} comparisons" if found.comparisons > 1 else ""
-    return ", ".join(filter(None, [basis, count]))
+def _basis(contrast: Contrast, comparisons: int) -> Iterator[str]:
+    """Yield what a verdict rests on: `3 seeds a side`, `these two runs, paired by step`."""
+    if contrast.unit == "step":
+        yield "these two runs, paired by step"
+    elif contrast.unit != "run":
+        yield f"{contrast.n} {_REPLICATES.get(contrast.unit, 'runs')}"
+    elif ALLOWED not in " ".join(contrast.remarks):
+        yield "these two runs"
+    if comparisons > 1:
+        yield f"{comparisons} comparisons"
+    yield from contrast.remarks
 
 
 def factor(value: float, low: float | None, high: float | None) -> str:

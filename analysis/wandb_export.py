@@ -27,11 +27,6 @@ class TrackedRun:
     samples: Mapping[int, Mapping[str, Path]]
 
 
-def is_unfinished(log: RunLog) -> bool:
-    """Whether a run may still go on."""
-    return log.state.is_open and log.state.has_events
-
-
 def tracked(log: RunLog) -> TrackedRun:
     """Return a run with its attempts joined and its evaluations in the rows of their steps.
 
@@ -44,6 +39,7 @@ def tracked(log: RunLog) -> TrackedRun:
     for record in log.evaluations:
         known = {name: v for name, v in record.items() if is_number(v) and name != "line"}
         rows.setdefault(record["step"], {}).update(known)
+    is_open = log.state.is_open and log.state.has_events
     study, folder = study_of(log.path), RunFolder(log.path).samples
     samples: dict[int, dict[str, Path]] = {}
     for path in sorted(folder.rglob("step-*.png")):
@@ -55,7 +51,7 @@ def tracked(log: RunLog) -> TrackedRun:
     return TrackedRun(
         name=re.sub(r"[^\w.-]", "-", name),
         config=log.config or {},
-        rows={step: rows[step] for step in sorted(rows)[: -1 if is_unfinished(log) else None]},
+        rows={step: rows[step] for step in sorted(rows)[: -1 if is_open else None]},
         samples=samples,
     )
 

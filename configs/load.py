@@ -1,7 +1,6 @@
 """Strict loading of configs: files, `key=value` overrides, and errors that name the fix."""
 
 import difflib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -195,26 +194,23 @@ def _explain(error: dict[str, Any], kind: str) -> str:
 def _nearest(name: str, kind: str) -> str:
     """Return a hint: the key or group that is nearest, by its last word or as a whole."""
     known = keys(kind)
-    alike = _likeness(name)
-    near = max([*known, *(key.partition(".")[0] for key in known)], key=alike)
-    if alike(near) > _LEAST_LIKENESS:
+    groups = (key.partition(".")[0] for key in known)
+    near = max([*known, *groups], key=lambda key: _likeness(name, key))
+    if _likeness(name, near) > _LEAST_LIKENESS:
         return f"; did you mean {near}?"
     return f"; `ditbench show {kind}` lists them all"
 
 
-def _likeness(name: str) -> Callable[[str], float]:
-    """Return a measure, up to 1, of how much a key is like `name`, whatever dots it lacks."""
+def _likeness(name: str, key: str) -> float:
+    """Return, up to 1, how much a key is like `name`, whatever dots it lacks."""
+    (group, _, leaf), (own, _, last) = key.rpartition("."), name.rpartition(".")
+    by_leaf = 0.9 * _ratio(last, leaf) + 0.1 * _ratio(own, group)
+    by_token = 0.85 * (last in leaf.split("_"))
+    return max(by_leaf, by_token, _ratio(_letters(name), _letters(key)))
 
-    def ratio(one: str, other: str) -> float:
-        return difflib.SequenceMatcher(None, one, other).ratio()
 
-    def measure(key: str) -> float:
-        (group, _, leaf), (own, _, last) = key.rpartition("."), name.rpartition(".")
-        by_leaf = 0.9 * ratio(last, leaf) + 0.1 * ratio(own, group)
-        by_token = 0.85 * (last in leaf.split("_"))
-        return max(by_leaf, by_token, ratio(_letters(name), _letters(key)))
-
-    return measure
+def _ratio(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one, other).ratio()
 
 
 def _letters(name: str) -> str:

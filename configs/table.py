@@ -1,13 +1,13 @@
 """Tables: text as wide as the terminal for people, JSON and CSV for machines.
 
-A number is never cut. A column with one value in all rows becomes a line above the table; columns
-that do not fit are left out, and a line below names them; then names are cut in the middle, and
-sentences wrap.
+A number is never cut. A column with one value in all rows becomes a line above the table; texts
+wrap, and columns that still do not fit are left out, and a line below names them.
 """
 
 import contextlib
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -15,7 +15,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Container, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from configs.terminal import csv_cell, printable
 
@@ -23,18 +23,17 @@ Row = Mapping[str, Any]
 
 # The columns of a table in a pipe or a file.
 WIDTH = 100
-# Names of more characters may be cut, down to these, and sentences wrap.
-SHORTEST = 16
+# Sentences and names of more characters wrap if the table is too wide.
+SENTENCE, NAME = 16, 32
 GAP = 2
-# Of a name that is cut, the share of its end, in the order of preference.
-SHARES = (0.5, 0.7, 0.85, 0.3)
 # Columns that are never left out, and keep their place if all rows are alike.
 RESULTS = r"^(state|speedup|ratio|speed_ratio|b_simple)$|verdict$"
 NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
-STYLES = {
-    "failed": "bold red", "fail": "bold red", "lost": "red", "cancelled": "red", "timeout": "red",
-    "running": "green", "pass": "green", "done": "green", "warn": "yellow", "stopped": "yellow",
-    "slower": "red", "different": "red", "disagrees": "bold red", "faster": "green",
+# What a terminal shows in red (31), green (32) and yellow (33), by the first word of a cell.
+COLOURS = {
+    "failed": 31, "fail": 31, "lost": 31, "cancelled": 31, "timeout": 31, "slower": 31,
+    "different": 31, "disagrees": 31, "running": 32, "pass": 32, "done": 32, "faster": 32,
+    "warn": 33, "stopped": 33,
 }  # fmt: skip
 
 
@@ -87,61 +86,31 @@ def _fit(
     cells: Mapping[str, list[str]], drop: Sequence[str], width: int
 ) -> tuple[dict[str, int], list[str]]:
     """Return the widths of the columns that fit, and the columns that are left out."""
-    least = {head: _least(head, column) for head, column in cells.items()}
-    natural = {head: max(width, *map(len, cells[head])) for head, width in least.items()}
+    name = min(NAME, max(SENTENCE, width // 3))
+    least = {head: _least(head, column, name) for head, column in cells.items()}
     kept, left_out = list(cells), list[str]()
-    free = width + GAP - sum(least.values()) - GAP * len(kept)
-    while free < 0 and len(kept) > 1:
+    while (free := width + GAP - sum(least[head] + GAP for head in kept)) < 0:
         others = [head for head in kept if not re.search(RESULTS, head)]
         if len(others) < 2:
             break
         left_out.append(next((head for head in drop if head in others), others[-1]))
         kept.remove(left_out[-1])
-        free += least[left_out[-1]] + GAP
-    for head in left_out[::-1]:
-        # A narrow column may fit beside those that were dropped after it.
-        if least[head] + GAP <= free:
-            left_out.remove(head)
-            free -= least[head] + GAP
-    widths = {head: least[head] for head in cells if head not in left_out}
-    growing = sorted(widths, key=lambda head: natural[head] - widths[head])
-    for number, head in enumerate(growing):
-        more = max(0, min(natural[head] - widths[head], free // (len(growing) - number)))
-        widths[head] += more
-        free -= more
-    for head in widths:
-        # The room that is left keeps headings on one line.
-        more = max(0, min(len(heading(head)) - widths[head], free))
+    widths = {head: least[head] for head in kept}
+    missing = {head: max(map(len, (heading(head), *cells[head]))) - least[head] for head in kept}
+    for number, head in enumerate(sorted(kept, key=missing.__getitem__)):
+        more = max(0, min(missing[head], free // (len(kept) - number)))
         widths[head] += more
         free -= more
     return widths, left_out
 
 
-def _least(head: str, column: Sequence[str]) -> int:
-    """Return the least width of a column: numbers stay whole, and cut names differ."""
-    longest, pieces = max(map(len, column)), max(map(len, _broken(head).split()), default=0)
-    if longest <= SHORTEST or all(re.fullmatch(NUMBERS, cell) for cell in column):
-        return max(pieces, longest)
-    if _is_prose(column):
-        words = max(len(word) for cell in column for word in cell.split())
-        return max(pieces, 14, min(words, 2 * SHORTEST))
-    count, widths = len({*column}), range(SHORTEST, longest + 1)
-    return max(pieces, next(n for n in widths if len({*_cut(column, n)}) == count))
-
-
-def _is_prose(column: Sequence[str]) -> bool:
-    return any(" " in cell for cell in column)
-
-
-def _cut(names: Sequence[str], width: int) -> list[str]:
-    """Return names with their middle left out, at a place where they differ as before."""
-    found: list[str] = []
-    for share in SHARES:
-        end = int((width - 3) * share)
-        found = [s if len(s) <= width else f"{s[: width - 3 - end]}...{s[-end:]}" for s in names]
-        if len({*found}) == len({*names}):
-            break
-    return found
+def _least(head: str, column: Sequence[str], name: int) -> int:
+    """Return the least width of a column: numbers stay whole, and longer texts wrap."""
+    longest = max(map(len, column))
+    if not all(re.fullmatch(NUMBERS, cell) for cell in column):
+        longest = min(longest, SENTENCE if any(" " in cell for cell in column) else name)
+    words = max(map(len, heading(head).split()), default=0)
+    return max(longest, min(words, SENTENCE))
 
 
 def heading(name: str) -> str:
@@ -149,39 +118,25 @@ def heading(name: str) -> str:
     return name if "." in name else name.replace("_per_", "/").replace("_", " ")
 
 
-def _broken(head: str) -> str:
-    """Return a heading with a space wherever a line may end."""
-    return re.sub(r"(?<=[._])(?=.)", " ", heading(head)) if "." in head else heading(head)
-
-
 def _rendered(columns: Mapping[str, tuple[Sequence[str], int]], numbers: Container[str]) -> str:
-    # Imported here, so that JSON and --help need not wait for it.
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    table = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    for head, (_, width) in columns.items():
-        lines = (
-            textwrap.wrap(_broken(head), width) if len(heading(head)) > width else [heading(head)]
-        )
-        title = Text("\n".join(re.sub(r"(?<=[._]) ", "", line) for line in lines))
-        justify: Literal["left", "right"] = "right" if head in numbers else "left"
-        table.add_column(title, width=width, justify=justify, overflow="fold")
-    cut = [
-        column if _is_prose(column) else _cut(column, width) for column, width in columns.values()
-    ]
-    for row in zip(*cut, strict=True):
-        table.add_row(*(Text(cell, style=STYLES.get(cell.split(" ")[0], "")) for cell in row))
-    out = io.StringIO()
-    Console(
-        file=out,
-        width=sum(width + GAP for _, width in columns.values()) or 1,
-        force_terminal=is_coloured,
-        color_system="standard" if is_coloured else None,
-    ).print(table)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+    lines = []
+    rows = zip(*([heading(head), *column] for head, (column, _) in columns.items()), strict=True)
+    widths = [width for _, width in columns.values()]
+    for row in rows:
+        colours = [COLOURS.get(cell.split(" ")[0]) if is_coloured else None for cell in row]
+        parts = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for line in itertools.zip_longest(*parts, fillvalue=""):
+            cells = [
+                part.rjust(width) if head in numbers else part.ljust(width)
+                for head, part, width in zip(columns, line, widths, strict=True)
+            ]
+            shown = (
+                f"\x1b[{colour}m{cell}\x1b[0m" if colour else cell
+                for cell, colour in zip(cells, colours, strict=True)
+            )
+            lines.append((" " * GAP).join(shown).rstrip())
+    return "\n".join(lines)
 
 
 def is_number(value: Any) -> bool:

@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from configs.terminal import command_parser
-from launch.cli import diagnose, status, submit
+from launch.cli import status, submit
 
 EXAMPLES = """examples:
   ditbench check configs/pretrain/*.yaml my.sbatch data/images
@@ -20,9 +19,6 @@ EXAMPLES = """examples:
 
 RUN and STUDY are folders, names in LOGS or the start of one, ids of jobs, or last: the newest run.
 exit codes: 0 good, 1 no, 2 misuse"""
-
-# Commands that ask Slurm, or look for runs in LOGS.
-_OF_A_SITE = ("plan", "submit", "rerun", "status", "why", "cancel")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -51,16 +47,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _resolve(options: argparse.Namespace) -> None:
-    """Name the site; replace names of runs and studies, and ids of their jobs, by folders."""
-    from configs.errors import ConfigError
-    from launch.submit.site import site_line, site_logs
+    """Replace names of runs and studies, and ids of their jobs, by folders."""
+    from launch.submit.site import site_logs
     from runs.folder import ROOT
     from runs.lookup import look_up
-
-    if options.command in _OF_A_SITE:
-        # Where the site matters, the command itself raises the error.
-        with suppress(ConfigError):
-            print(site_line(ROOT, name=getattr(options, "site", None)), file=sys.stderr)
 
     def found(name: object) -> Path:
         return look_up(str(name), logs=lambda: site_logs(ROOT))
@@ -111,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser with one sub-command per task."""
     top = command_parser("", __doc__, EXAMPLES)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for group in (submit, status, diagnose):
+    for group in (submit, status):
         group.add(commands)
     return top
 

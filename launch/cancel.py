@@ -8,11 +8,12 @@ from pathlib import Path
 from configs.errors import ConfigError
 from launch.slurm import client
 from launch.status.state import RunStatus, run_status
+from launch.submit.request import own_study
 from launch.submit.study_cells import run_statuses
 from runs.folder import RunFolder, is_run
 from runs.jobs import CANCELLED, submitted_jobs
 from runs.records import Superseded
-from runs.study_folder import StudyFolder, is_study_folder
+from runs.study_folder import is_study_folder
 from runs.trust import check_own
 
 
@@ -21,25 +22,25 @@ def cancel(path: Path) -> None:
 
     The job of a study's report stays queued.
     """
-    study = StudyFolder(path.resolve()) if is_study_folder(path) else None
-    if study is None and not is_run(path):
-        raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
-    check_own(path)
+    study = own_study(path) if is_study_folder(path) else None
     if study:
         runs = list(run_statuses(study, study.rows()).values())
-    else:
+    elif is_run(path):
+        check_own(path)
         runs = [run_status(RunFolder(path.resolve()))]
+    else:
+        raise ConfigError(f"{path}: not a run's folder; `ditbench status` lists them")
     runs = [one for one in runs if one.state.is_open]
     if not runs:
         print(f"{path}: already ended", file=sys.stderr)
         return
-    for one in runs:
-        check_own(one.run.path)
     if study:
         # jobs/cells.sh, which runs cells without Slurm, looks for this file before each cell.
         study.stop_file.touch()
     for one in runs:
-        _mark(one)
+        if one.state.is_started and (attempts := one.run.attempts()):
+            # `launch why` looks for this mark.
+            (one.run.attempt(attempts[-1]) / CANCELLED).touch()
     in_jobs = [one for one in runs if one.job is not None and _has_own_job(one)]
     others = [one for one in runs if one not in in_jobs]
     for one in others:
@@ -75,12 +76,6 @@ def _cancel_jobs(runs: Sequence[RunStatus]) -> list[RunStatus]:
             # No process is left, or none that could record the end before it is killed.
             _record_stop(one)
     return running
-
-
-def _mark(one: RunStatus) -> None:
-    """Leave a mark in the attempt that runs, for `launch why`."""
-    if one.state.is_started and (attempts := one.run.attempts()):
-        (one.run.attempt(attempts[-1]) / CANCELLED).touch()
 
 
 def _record_stop(one: RunStatus) -> None:

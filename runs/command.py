@@ -1,12 +1,10 @@
 """The command line of `train` and `finetune`: run an attempt, or one of the other commands."""
 
 import importlib
-import logging
 import os
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from configs.disk import make_private
@@ -19,12 +17,6 @@ from runs.trust import check_own
 
 # The process of the torchrun that started this rank (jobs/agent.sh).
 AGENT = "AGENT"
-
-# Warnings when diffusers and torchao are imported, by logger: of names that nobody here uses.
-_HARMLESS = {
-    "torch.utils._pytree": "register_constant() on Enum subclasses is deprecated",
-    "diffusers.quantizers.torchao.torchao_quantizer": "Unable to import `torchao` Tensor objects",
-}
 
 
 def run_command(
@@ -45,8 +37,6 @@ def run_command(
 
     def act() -> int:
         make_private()
-        for name, part in _HARMLESS.items():
-            logging.getLogger(name).addFilter(partial(_lacks, part))
         if words and words[0] in commands:
             return int(importlib.import_module(commands[words[0]]).main(words[1:]))
         if len(words) > 1 and words[0].isalpha() and not Path(words[0]).exists():
@@ -67,10 +57,6 @@ def run_command(
         return _attempt(options.run, options.attempt, engine, module_of)
 
     return guarded(act)
-
-
-def _lacks(part: str, record: logging.LogRecord) -> bool:
-    return part not in record.getMessage()
 
 
 def _attempt(

@@ -35,12 +35,8 @@ def look_up(name: str, *, logs: Callable[[], Path] = logs_folder) -> Path:
     else:
         found = _of_job(runs, name) if is_job else _named(runs, name)
     if len(found) > 1:
-        shown = [str(one) for one in found[-_MOST_LISTED:]]
-        more = len(found) - len(shown)
-        raise ConfigError(
-            "\n  ".join([f"{name}: fits {len(found)} folders; name one of", *shown])
-            + (f"\n  and {more} more" if more else "")
-        )
+        shown = "\n  ".join(map(str, found[-_MOST_LISTED:]))
+        raise ConfigError(f"{name}: fits {len(found)} folders; name one, such as\n  {shown}")
     if not found and not is_job:
         raise ConfigError(
             f"{name}: no such file or folder, and no run or study in {folder} has that name"

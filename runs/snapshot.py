@@ -1,9 +1,9 @@
 """Snapshot the source tree at submission into `LOGS/.code/`, so that later edits change no job.
 
 A snapshot holds the tracked files and the untracked ones that git does not ignore. Its name is a
-hash of the commit and of every file's path, mode and content, so runs of the same tree share one.
-The name can be guessed, so a snapshot is used only if nobody else can have written it or change it,
-and every job checks it again (docs/security.md).
+digest of the commit and of all names, links and contents, so runs of the same tree share one. The
+name can be guessed, so a snapshot is used only if nobody else can have written it or change it, and
+every job computes the digest again (docs/security.md).
 """
 
 import hashlib
@@ -23,8 +23,14 @@ from runs.trust import check_own, keep_from_others, private_group, trusted
 
 # A data set that lies in the checkout and is not ignored must not be copied at every edit.
 MAX_BYTES = 256 * 2**20
-# The checksums of a snapshot's files, as `sha256sum --check` reads them.
-SUMS = ".snapshot.sha256"
+# The digest in shell, of a snapshot's folder: names with the targets of links and a * for programs,
+# then the checksums of the files. What Python compiles may differ.
+_DIGEST = r"""export LC_ALL=C; {
+find . ! -type d ! -path '*/__pycache__/*' -printf '%p %l' \
+  \( ! -type f -o ! -perm -100 -o -printf '*' \) -printf '\0' | sort -z
+find . -type f ! -path '*/__pycache__/*' -print0 | sort -z |
+  xargs -0 sha256sum | tr -d '\\' | cut -c -64
+} | sha256sum"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,7 @@ class File:
 
 @dataclass(frozen=True, kw_only=True)
 class Tree:
-    """The contents of a snapshot, the SHA-256 of its file of checksums."""
+    """The contents of a snapshot, and their digest."""
 
     digest: str
     files: list[File]
@@ -50,16 +56,14 @@ class Tree:
     def check(self, logs: Path) -> str:
         """Return the line of a batch script that ends a job whose snapshot is another's or changed.
 
-        It runs nothing of the snapshot: the script, which Slurm keeps, holds the hashes of content
-        and names. Python adds `__pycache__`: that may differ, but it must be ours like the rest.
+        It runs nothing of the snapshot: the script, which Slurm keeps, holds the digest. What
+        Python compiles may differ, but it must be ours like the rest.
         """
         name = shlex.quote(str(self.folder(logs)))
         users, groups = trusted()
         here, above = _strangers([], []), _strangers(sorted(users), sorted(groups))
         conditions = [
-            f"sha256sum --check --quiet - {SUMS} <<<'{self.digest}  {SUMS}' >&2",
-            "[[ $(LC_ALL=C find . ! -type d ! -path '*/__pycache__/*' -printf '%p %l\\0' | "
-            f"LC_ALL=C sort -z | sha256sum) == {self._names_digest()}* ]]",
+            f"[[ $({_DIGEST}) == '{self.digest}  -' ]]",
             f"[[ -z $(find . {here[0]} -o ! -type l \\( {here[1]} \\)) ]]",
             '[[ -z $(at=$PWD; while [[ $at ]]; do at=${at%/*}; find "${at:-/}" -maxdepth 0 '
             f"{above[0]} -o ! -perm -1000 \\( {above[1]} \\); done) ]]",
@@ -68,12 +72,6 @@ class Tree:
             f"if ! {{ cd {name} && {' && '.join(conditions)}; }}; then "
             f"echo {name}: not the code that was submitted, submit again >&2; exit 2; fi"
         )
-
-    def _names_digest(self) -> str:
-        links = {file.path: file.content for file in self.files if file.kind == "link"}
-        names = (file.path for file in self.files if b"/__pycache__/" not in b"/" + file.path)
-        entries = sorted(b"./" + name + b" " + links.get(name, b"") + b"\0" for name in names)
-        return hashlib.sha256(b"".join(entries)).hexdigest()
 
 
 def _strangers(users: list[int], groups: list[int]) -> tuple[str, str]:
@@ -92,9 +90,24 @@ def read_tree(root: Path) -> Tree:
     code = read_version(root)
     if code is not None:
         files.append(File(path=b"version.json", kind="file", content=code.to_json().encode()))
-    sums = b"".join(map(_sum_lines, files))
-    files.append(File(path=SUMS.encode(), kind="file", content=sums))
-    return Tree(digest=hashlib.sha256(sums).hexdigest(), files=files)
+    return Tree(digest=_digest(files), files=files)
+
+
+def _digest(files: Iterable[File]) -> str:
+    """Return what `_DIGEST` prints of the files."""
+    named = {b"./" + file.path: file for file in files}
+    named = {name: named[name] for name in sorted(named) if b"/__pycache__/" not in name}
+    links = {name: file.content for name, file in named.items() if file.kind == "link"}
+    entries = sorted(
+        name + b" " + links.get(name, b"") + b"*" * (file.kind == "program") + b"\0"
+        for name, file in named.items()
+    )
+    sums = (
+        hashlib.sha256(file.content).hexdigest().encode() + b"\n"
+        for name, file in named.items()
+        if name not in links
+    )
+    return hashlib.sha256(b"".join([*entries, *sums])).hexdigest()
 
 
 def save(tree: Tree, logs: Path) -> Path:
@@ -120,8 +133,7 @@ def save(tree: Tree, logs: Path) -> Path:
     _write_missing(folder, tree)
     done = subprocess.run(["bash", "-c", tree.check(logs)], capture_output=True, check=False)
     if done.returncode:
-        changed = done.stderr.decode(errors="replace").splitlines()[0]
-        raise ConfigError(f"{folder}: changed since the snapshot was made ({changed}); remove it")
+        raise ConfigError(f"{folder}: changed since the snapshot was made; remove it")
     return folder
 
 
@@ -192,18 +204,6 @@ def _listed(root: Path, *flags: str) -> list[bytes]:
             "submit from a clone, or with sbatch, which runs the folder as it is"
         ) from None
     return sorted(set(done.stdout.split(b"\0")[:-1]))
-
-
-def _sum_lines(file: File) -> bytes:
-    """Return a file's checksum as sha256sum writes it, and its kind as a comment."""
-    total = hashlib.sha256(file.content).hexdigest().encode()
-    escaped = file.path.replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b"\r", b"\\r")
-    line = total + b"  ./" + escaped + b"\n"
-    if file.kind == "link":
-        return b"# link " + line
-    # A backslash in front marks a name with escapes.
-    line = line if escaped == file.path else b"\\" + line
-    return (b"# program\n" if file.kind == "program" else b"") + line
 
 
 def _write_missing(folder: Path, tree: Tree, *, mode: int = 0o400) -> None:

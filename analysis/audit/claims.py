@@ -1,8 +1,6 @@
 """Claims about runs, recomputed: they agree, disagree, or cannot be decided."""
 
-import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,7 @@ from analysis.measure.rate import MeasuredRate, measure_rates
 from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
-from analysis.stats.intervals import Estimate, scaled
+from analysis.stats.intervals import Estimate, estimate_fields
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml
@@ -104,12 +102,12 @@ def judge(claim: Claim) -> dict[str, Any]:
         found, why = _recompute(claim)
     except Unreadable as error:
         found, why = None, str(error)
+    if found is not None and not found.is_determined:
+        why = f"{why}; too few intervals of records for an interval of the value"
     return {
         "text": claim.text,
         "claimed": claim.value,
-        "recomputed": found.value if found else None,
-        "low": found.low if found else None,
-        "high": found.high if found else None,
+        **estimate_fields("recomputed", found),
         "verdict": compare(found, value=claim.value, half=claim.half),
         "why": why,
     }
@@ -124,48 +122,40 @@ def compare(found: Estimate | None, *, value: float, half: float) -> str:
 
 
 def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
-    logs = [log for run in claim.runs for log in _one(run)]
+    """Return the value of a claim by its runs, and what it is of."""
+    logs = [_one(run) for run in claim.runs]
     if claim.quantity == "loss":
-        mean = final_loss(logs[0])
-        final = mean.estimate() if mean else None
-        why = "mean over the last tenth of the run" if mean else "no loss is recorded"
-        return final, _needed(final, why) if final else why
+        if (mean := final_loss(logs[0])) is None:
+            return None, "no loss is recorded"
+        return mean.estimate(), "mean over the last tenth of the run"
     if claim.quantity == "loss_ratio":
         found = loss_contrast(logs[:1], logs[1:], Compared())
-        ratio = found.mean.estimate().map(math.exp) if found.mean else None
-        return ratio, found.why or "the mean losses over the last tenth of the common steps"
+        why = found.why or "the mean losses over the last tenth of the common steps"
+        return found.mean.ratio() if found.mean else None, why
     runs = measure_rates(logs, clock=claim.clock)
-    why = f"{runs[0].clock} clock"
+    clock = f"{runs[0].clock} clock"
     if claim.quantity == "speedup":
-        contrast = speed_contrast(*(Arm(runs=(run,)) for run in runs))
-        ratio = contrast.mean.estimate().map(math.exp) if contrast.mean else None
-        if contrast.is_refused:
-            return None, f"not compared: {contrast.why}"
+        found = speed_contrast(*(Arm(runs=(run,)) for run in runs))
+        if found.is_refused:
+            return None, f"not compared: {found.why}"
         known = "known" if all(log.config is not None for log in logs) else "unknown"
-        return ratio, _needed(ratio, f"{why}, configs {known}")
-    return _of_one(claim.quantity, runs[0], why)
+        return found.mean.ratio() if found.mean else None, f"{clock}, configs {known}"
+    if (value := _of_one(claim.quantity, runs[0])) is None:
+        return None, f"{clock}: no {claim.quantity.replace('_per_', '/')} is recorded"
+    return value, clock
 
 
-def _of_one(quantity: str, run: MeasuredRate, why: str) -> tuple[Estimate | None, str]:
-    rate = run.rate if quantity == "images_per_s" else run.steps_per_s
-    if rate is None:
-        return None, f"{why}: no steady rate"
-    if quantity == "images_per_s":
-        per_unit = run.images_per_unit
-        return (scaled(rate, per_unit), why) if per_unit else (None, "images are not recorded")
-    if quantity == "step_s":
-        seconds = run.seconds.estimate() if run.seconds else None
-        return seconds, _needed(seconds, why)
-    return rate, _needed(rate, why)
+def _of_one(quantity: str, run: MeasuredRate) -> Estimate | None:
+    if quantity == "step_s" and run.unit == "step":
+        return run.seconds.estimate() if run.seconds else None
+    per_unit = run.images_per_unit
+    if quantity == "images_per_s" and run.rate and per_unit:
+        return run.rate.map(lambda rate: rate * per_unit)
+    return run.steps_per_s if quantity == "steps_per_s" else None
 
 
-def _one(run: str) -> Sequence[RunLog]:
+def _one(run: str) -> RunLog:
     logs = read_logs([run])
     if len(logs) != 1:
         raise Unreadable(f"{run}: {len(logs)} runs in it; a claim names each run")
-    return logs
-
-
-def _needed(found: Estimate | None, why: str) -> str:
-    undetermined = found is None or not found.is_determined
-    return f"{why}; too few intervals for an interval of the rate" if undetermined else why
+    return logs[0]

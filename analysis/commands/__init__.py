@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from analysis.measure.loss import MARGIN
 from configs.errors import Unreadable
 
 
@@ -21,6 +22,12 @@ def share(text: str) -> float:
         if 0 < float(text) < 1:
             return float(text)
     raise argparse.ArgumentTypeError(f"{text!r}: expected a share between 0 and 1, such as 0.01")
+
+
+def add_margin(parser: argparse.ArgumentParser, default: float = MARGIN) -> None:
+    """Add the margin within which two arms are the same."""
+    text = f"what counts as the same, as a share of the first (default: {default})"
+    parser.add_argument("--margin", type=share, default=default, help=text)
 
 
 @contextmanager

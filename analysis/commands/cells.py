@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.commands import share
+from analysis.commands import add_margin
 from analysis.measure.loss import Compared
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
@@ -12,10 +12,7 @@ from analysis.table import put, remark
 from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
-DROP = (
-    "MFU", "counts", "image_s", "gpu_gb", "images_per_s", "loss",
-    "ended_early",
-)  # fmt: skip
+DROP = ("MFU", "counts", "image_s", "gpu_gb", "images_per_s", "loss", "ended_early")
 EXAMPLE = "ditbench cells logs/layouts-1120 --of validation_loss"
 
 
@@ -29,9 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--by", choices=("images", "step"),
         help="compare losses over this (default: images, where all runs record them)",
     )  # fmt: skip
-    parser.add_argument(
-        "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
-    )
+    add_margin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -48,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     compared = Compared(of=args.of, by=args.by or axis_of(logs), margin=args.margin)
     rows = cell_rows(logs, compared=compared)
     hardware = hardware_text(logs)
-    put(rows, args, json={"cells": rows, "on": hardware}, drop=DROP, judged="speed")
+    put(rows, args, json={"cells": rows, "on": hardware}, drop=DROP)
     if not (args.json or args.csv):
         print(f"\non {hardware}" if hardware else "\nno run recorded its hardware")
     remark([f"{waiting} runs have not begun, and are left out"] if waiting else [])

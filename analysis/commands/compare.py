@@ -2,15 +2,13 @@
 
 import argparse
 
-from analysis.commands import share
-from analysis.measure.loss import MARGIN
+from analysis.commands import add_margin
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.compare import (
     arms_of,
     axis_of,
     compare_all,
-    comparison_rows,
     differences_of,
 )
 from analysis.table import put, put_more, remark
@@ -28,9 +26,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--by", choices=("step", "images"), help="align losses on this (default: images if known)"
     )
-    parser.add_argument(
-        "--margin", type=share, default=MARGIN, help="of the same loss (default: 0.01)"
-    )
+    add_margin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     if len(logs) < 2:
         raise Unreadable(f"{args.paths[0]}: {len(logs)} run that began; compare takes two or more")
     arms = arms_of(logs)
-    found = compare_all(arms, by=args.by or axis_of(logs), margin=args.margin)
-    rows, differ = comparison_rows(found), differences_of(arms)
+    rows = compare_all(arms, by=args.by or axis_of(logs), margin=args.margin)
+    differ = differences_of(arms)
     if args.json or args.csv:
         put(rows, args, json={"comparisons": rows, "differences": differ})
     else:

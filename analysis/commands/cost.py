@@ -2,7 +2,6 @@
 
 import argparse
 
-from analysis.gpus.energy import energy_row
 from analysis.measure.cost import cost_row
 from analysis.read.find import read_logs
 from analysis.table import put, remark
@@ -16,7 +15,7 @@ LEAST_SHARE = 0.95
 def run(args: argparse.Namespace) -> int:
     """Print a row per run."""
     logs = read_logs(args.paths)
-    rows = [cost_row(log) | energy_row(log) for log in logs]
+    rows = [cost_row(log) for log in logs]
     put(rows, args)
     if unknown := [row["run"] for row in rows if row["gpu_hours"] is None]:
         of = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1} more"
@@ -24,6 +23,6 @@ def run(args: argparse.Namespace) -> int:
     remark(
         f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"
         for row in rows
-        if (row.get("energy_share") or 1) < LEAST_SHARE
+        if (row["energy_share"] or 1) < LEAST_SHARE
     )
     return 0

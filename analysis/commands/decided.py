@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unreadable(f"{args.paths[-1]}: --decided takes one folder of a study")
     study = StudyFolder(path)
     found = decide(study, read_logs([str(path)]))
-    put([one.row(base=next(iter(found.cells))) for one in found.contrasts], args)
+    put(found.found, args)
     if args.skip:
         remark(end_settled(study, found))
     return 0 if len(found.settled) == len(found.cells) else 1

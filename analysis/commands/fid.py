@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.commands import share
+from analysis.commands import add_margin
 from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
 from analysis.read.find import read_logs
 from analysis.table import put, remark
@@ -13,9 +13,7 @@ EXAMPLE = "ditbench cells logs/layouts-1120 --fid"
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the margin of equivalent distances."""
-    parser.add_argument(
-        "--margin", type=share, default=MARGIN, help="for equivalent (default: 0.02)"
-    )
+    add_margin(parser, MARGIN)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -2,13 +2,8 @@
 
 import argparse
 
-from analysis.commands import plot_file, share, writing
-from analysis.measure.loss import (
-    MARGIN,
-    Compared,
-    exact_differences,
-    loss_rows,
-)
+from analysis.commands import add_margin, plot_file, writing
+from analysis.measure.loss import Compared, exact_differences, loss_rows
 from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
@@ -28,12 +23,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="compare this evaluation, such as validation_loss, instead of the training loss",
     )
-    parser.add_argument(
-        "--margin",
-        type=share,
-        default=MARGIN,
-        help="what counts as the same, as a share of the first run's loss (default: 0.01)",
-    )
+    add_margin(parser)
     parser.add_argument(
         "--exact", action="store_true", help="exit 1 if any loss at a common step differs"
     )

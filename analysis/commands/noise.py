@@ -3,8 +3,7 @@
 import argparse
 
 from analysis.commands import plot_file, writing
-from analysis.gradient_noise.stages import read_noise
-from analysis.gradient_noise.table import by_step, noise_remarks, noise_rows
+from analysis.measure.gradient_noise import by_step, noise_remarks, noise_rows, read_noise
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
@@ -48,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         remark(noise_remarks(log, rows))
     if args.plot:
         # matplotlib takes half a second to import.
-        from analysis.gradient_noise.plot import noise_figure
+        from analysis.measure.noise_plot import noise_figure
         from analysis.plot import save
 
         with writing(args.plot):

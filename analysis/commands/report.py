@@ -4,7 +4,7 @@ import argparse
 import os
 from pathlib import Path
 
-from analysis.commands import share, writing
+from analysis.commands import add_margin, writing
 from analysis.report.build import ReportRecord, build
 from analysis.report.check import check
 from analysis.table import put, remark
@@ -25,9 +25,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="write nothing: recompute every number of pages PATH"
     )
     parser.add_argument("--title", default="Runs compared")
-    parser.add_argument(
-        "--margin", type=share, default=0.01, help="of the same loss (default: 0.01)"
-    )
+    add_margin(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,11 +36,9 @@ def run(args: argparse.Namespace) -> int:
     paths = [os.path.relpath(Path(path).resolve(), folder.resolve()) for path in args.paths]
     record = ReportRecord(title=args.title, margin=args.margin, paths=paths)
     made = build(record, folder)
-    table = args.out.with_suffix(".csv")
     with writing(args.out):
         replace_file(args.out, made.page.encode())
-        replace_file(table, made.table.encode())
-    print(args.out, table, sep="\n")
+    print(args.out)
     remark([f"{len(made.page) / 1e6:.1f} MB", *made.unread])
     return 1 if made.unread else 0
 

@@ -1,17 +1,17 @@
 """`cells --scaling`: speedup and efficiency by number of ranks."""
 
 import argparse
+from collections.abc import Mapping
 from typing import Any
 
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate, speed_contrast
+from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrast
 from analysis.measure.speed_table import rate_fields
 from analysis.read.find import read_logs
 from analysis.read.machine import ranks
-from analysis.stats.judge import Judgement, judge
 from analysis.study.cells import factors_of, started_runs
 from analysis.table import put
-from analysis.verdict import verdict_fields
+from analysis.verdict import Comparison, verdicts
 
 EXAMPLE = "ditbench cells logs/study-1120 --scaling"
 
@@ -27,9 +27,8 @@ def run(args: argparse.Namespace) -> int:
             families.setdefault(own[:place] + own[place + 1 :], []).append(arm)
     ordered = [sorted(family, key=_ranks) for family in families.values()]
     pairs = [(family[0], arm) for family in ordered for arm in family]
-    contrasts = [(speed_contrast(base, arm), SPEED) for base, arm in pairs if arm is not base]
-    judged = iter(judge(contrasts))
-    rows = [_row(base, arm, None if arm is base else next(judged)) for base, arm in pairs]
+    judged = verdicts([_comparison(*pair) for pair in pairs])
+    rows = [_row(base, arm, found) for (base, arm), found in zip(pairs, judged, strict=True)]
     put(rows, args, drop=("mfu", "images_per_s"))
     return 0 if rows else 1
 
@@ -38,10 +37,16 @@ def _ranks(arm: Arm) -> int:
     return ranks(arm.runs[0].log.facts) or 0
 
 
-def _row(base: Arm, arm: Arm, found: Judgement | None) -> dict[str, Any]:
+def _comparison(base: Arm, arm: Arm) -> Comparison | None:
+    if arm is base:
+        return None
+    contrast = speed_contrast(base, arm)
+    return Comparison(base=base.name, arm=arm.name, quantity=SPEED, contrast=contrast)
+
+
+def _row(base: Arm, arm: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Return the speedup of an arm over the one of the fewest ranks, also by the ranks it took."""
-    rates, share = rate_fields(arm, pooled_rate(arm)), _ranks(base) / _ranks(arm)
-    verdict = verdict_fields(found, SPEED, base=base.name, arm=arm.name)
+    rates, share = rate_fields(arm), _ranks(base) / _ranks(arm)
     ends = {"efficiency": "ratio", "efficiency_low": "low", "efficiency_high": "high"}
     return {
         "run": arm.name,

@@ -2,8 +2,8 @@
 
 import argparse
 
-from analysis.measure.target_groups import group_rows, group_runs
-from analysis.measure.time_to_target import parse_target, time_to_target
+from analysis.measure.target_groups import group_rows, group_times
+from analysis.measure.time_to_target import parse_target, times_to_target
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 from configs.errors import Unreadable
@@ -23,19 +23,12 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the groups; return 1 if no run reached the target."""
-    target = parse_target(args.target)
-    logs, left = [], []
-    for log in read_logs(args.paths):
-        try:
-            time_to_target(log, target)
-            logs.append(log)
-        except Unreadable as error:
-            left.append(str(error))
-    if not logs:
-        raise Unreadable("\n".join(left))
-    found = group_runs(logs, target)
+    times, remarks = times_to_target(read_logs(args.paths), parse_target(args.target))
+    if not times:
+        raise Unreadable("\n".join(remarks))
+    found = group_times(times)
     rows = group_rows(found)
     put(rows, args, json={"groups": rows})
-    remark(f"left out: {why}" for why in left)
+    remark(remarks)
     remark(f"{name}: never reached {args.target}" for group in found for name in group.missed)
     return 0 if any(group.reached for group in found) else 1

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.clocks import choose_clocks, intervals
+from analysis.measure.rate import measure_rate
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Floats
-from analysis.stats.summary import SIGMA_OF_MAD, robust, summarise
+from analysis.stats.summary import SIGMA_OF_MAD, robust
 
 STALL_TIMES, STALL_SIGMAS = 6.0, 15.0
 SPIKE_SIGMAS, SPIKE_SHARE = 8.0, 0.1
@@ -116,11 +116,10 @@ def _stretches(flags: NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
 def _rates(log: RunLog) -> Iterator[Finding]:
     """Find stalls (single intervals many times the steady one) and lasting drops of the rate."""
     has_wall_only = "train_s" not in log.values and "time" in log.values
-    clock = "wall" if has_wall_only else choose_clocks([log])[0]
-    found = intervals(log, clock=clock)
-    if len(found.seconds) < MIN_RECORDS or clock == "printed":
+    measured = measure_rate(log, clock="wall" if has_wall_only else None)
+    found, result = measured.intervals, measured.summary
+    if result is None or len(found.seconds) < MIN_RECORDS or found.clock == "printed":
         return
-    result = summarise(found.seconds, found.attempt)
     clean = np.log(found.seconds[result.kept])
     median, sigma = robust(clean)
     bound = max(STALL_TIMES, float(np.exp(STALL_SIGMAS * sigma)))

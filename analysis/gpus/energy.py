@@ -1,10 +1,7 @@
 """The energy of a run's GPUs, from the readings of the sampler of each node."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from analysis.measure.time_breakdown import time_breakdown
-from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from configs.files import read_text
 from runs.folder import RunFolder
@@ -46,23 +43,6 @@ def energy(log: RunLog) -> Energy | None:
         return None
     measured_by = f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}"
     return Energy(kwh=joules / JOULES_PER_KWH, measured_by=measured_by, covered_s=covered_s)
-
-
-def energy_row(log: RunLog) -> dict[str, Any]:
-    """Return the energy of a run; unknown values are None.
-
-    `share` is the share of the run's GPU time that the readings cover.
-    """
-    found, breakdown, count = energy(log), time_breakdown(log), ranks(log.facts)
-    if found is None or breakdown is None:
-        return {"slurm_kwh": slurm_kwh(log)}
-    allocated_s = breakdown.allocated_s * (count or 0)
-    return {
-        "energy_kwh": found.kwh,
-        "energy_by": found.measured_by,
-        "energy_share": min(1.0, found.covered_s / allocated_s) if allocated_s else None,
-        "slurm_kwh": slurm_kwh(log),
-    }
 
 
 def slurm_kwh(log: RunLog) -> float | None:

@@ -13,12 +13,15 @@ from analysis.stats.intervals import Floats, decimal_grid
 # The clocks and their meaning in `--help`, in the order of preference.
 CLOCKS = {
     "train": "training steps, including their waits for data",
-    "bar": "the time of a progress bar, which covers steps only",
+    "bar": "the time of a progress bar, without intervals that hold an evaluation",
     "wall": "wall time, without intervals that hold a save, a sampling or an evaluation",
     "printed": "rates as the log prints them",
-    "compute": "training steps without their waits for data",
 }
-PAUSES = ("save_s", "sample_s", "eval_s", "profile_s", "evaluated")
+# Counts and clocks that rise in an interval which is no training alone; profiled steps are slow.
+PAUSES = {
+    "wall": ("save_s", "sample_s", "eval_s", "profile_s", "evaluated"),
+    "bar": ("profile_s", "evaluated"),
+}
 # An interval is this many units of a clock's resolution long, within the records there are.
 MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
 # A coarser share of an interval is the clock's resolution, not its noise.
@@ -29,16 +32,18 @@ RESOLVED = 1e-3
 class Intervals:
     """`m` intervals between successive records of one attempt, in order.
 
-    `seconds` and `images` [m] are per step (images are NaN if not recorded). `attempt` [m] and
-    `row` [m] belong to the record that ends an interval, `start` [m] is the row of the record
-    before it. `left_out` counts the intervals with a pause or with a clock that stood still. If a
-    log prints only tokens per second and device, `unit` is `token/device` and replaces the step.
-    `rounding_s` is what averaging does not remove: half a unit of the last digit of printed rates,
-    half a second of the end of each bar.
+    `steps` [m] are those of an interval (1 for a printed rate); `seconds` and `images` [m] are per
+    step (images are NaN if neither they nor the batch are recorded). `attempt` [m] and `row` [m]
+    belong to the record that ends an interval, `start` [m] is the row of the record before it.
+    `left_out` counts the intervals with a pause or with a clock that stood still. If a log prints
+    only tokens per second and device, `unit` is `token/device` and replaces the step. `rounding_s`
+    is what averaging does not remove: half a unit of the last digit of printed rates, half a second
+    of the end of each bar.
     """
 
     clock: str
     unit: str = "step"
+    steps: Floats
     seconds: Floats
     images: Floats
     attempt: Ints
@@ -74,9 +79,14 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
     if clock == "printed":
         return _printed(log)
     reading = _reading(log, clock).copy()
+    if clock in ("wall", "bar"):
+        # Of rows that were written out together the last one counts.
+        again = (np.diff(reading) == 0) & (np.diff(log.attempt) == 0)
+        reading[np.flatnonzero(again)] = np.nan
     reading[np.isin(log.attempt, list(log.superseded))] = np.nan
     # A clock that falls has begun again: no interval spans that.
-    begun = np.cumsum(np.diff(reading, prepend=reading[:1]) < 0)
+    known = np.flatnonzero(~np.isnan(reading))
+    begun = np.cumsum(np.isin(np.arange(len(log)), known[1:][np.diff(reading[known]) < 0]))
     rows = _rows_to_read(reading, log.attempt)
     start, end = rows[:-1], rows[1:]
     same = (log.attempt[start] == log.attempt[end]) & (begun[start] == begun[end])
@@ -85,13 +95,15 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = (reading[end] - reading[start]) / steps
         images = (log.column("images")[end] - log.column("images")[start]) / steps
+    if "images" not in log.values and log.axis == "step":
+        images = log.column("batch")[end]
     kept = (steps > 0) & (seconds > 0)
-    # Profiled steps are slow and on no other clock, so an interval with some of them has no rate.
-    for pause in PAUSES if clock == "wall" else ("profile_s",):
+    for pause in PAUSES.get(clock, ("profile_s",)):
         spent = np.nan_to_num(log.column(pause))
         kept &= spent[end] == spent[start]
     return Intervals(
         clock=clock,
+        steps=steps[kept].astype(np.float64),
         seconds=seconds[kept],
         images=images[kept],
         attempt=log.attempt[end][kept],
@@ -114,12 +126,9 @@ def _reading(log: RunLog, clock: str) -> Floats:
     """Return the clock's reading at each row, in seconds (for `printed`, the seconds of a unit)."""
     if clock == "wall":
         return log.column("time") if "time" in log.values else log.column("elapsed_s")
-    if clock == "bar":
-        return log.column("bar_s")
     if clock == "printed":
-        return _seconds_printed(log)[0]
-    train = log.column("train_s")
-    return train - log.column("data_s") if clock == "compute" else train
+        return _seconds_printed(log)
+    return log.column("bar_s" if clock == "bar" else "train_s")
 
 
 def _rows_to_read(reading: Floats, attempt: Ints) -> Ints:
@@ -148,34 +157,35 @@ def _every(rows: Ints, reading: Floats) -> Ints:
     return rows[:: max(1, math.ceil(length / max(per_row, typical / 2, 1e-9)))]
 
 
-def _seconds_printed(log: RunLog) -> tuple[Floats, str]:
-    """Return printed seconds per unit, and the unit: a step, or a token of one device."""
-    if "step_s" in log.values:
-        return log.column("step_s"), "step"
-    unit = "step" if "steps_per_s" in log.values else "token/device"
-    rate = log.column("steps_per_s" if unit == "step" else "tokens_per_s")
-    return np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan), unit
+def _printed_column(log: RunLog) -> str:
+    """Return the name of the printed rate, in the order of preference."""
+    return next((one for one in ("step_s", "steps_per_s") if one in log.values), "tokens_per_s")
+
+
+def _seconds_printed(log: RunLog) -> Floats:
+    """Return printed seconds per step, or per token of one device."""
+    name = _printed_column(log)
+    rate = log.column(name)
+    return rate if name == "step_s" else np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan)
 
 
 def _rounding_s(log: RunLog, seconds: Floats) -> float:
     """Return half a unit of the last printed digit, in seconds per unit at the median."""
-    median = float(np.median(seconds))
-    if "step_s" in log.values:
-        name, per_digit = "step_s", 1.0
-    else:
-        name = "steps_per_s" if "steps_per_s" in log.values else "tokens_per_s"
-        per_digit = median**2
+    name = _printed_column(log)
+    per_digit = 1.0 if name == "step_s" else float(np.median(seconds)) ** 2
     printed = log.column(name)
     return 0.5 * per_digit * (decimal_grid(printed[~np.isnan(printed)]) or 0.0)
 
 
 def _printed(log: RunLog) -> Intervals:
-    seconds, unit = _seconds_printed(log)
+    seconds = _seconds_printed(log)
+    unit = "token/device" if _printed_column(log) == "tokens_per_s" else "step"
     kept = seconds > 0
     images = log.column("images_per_s") * seconds if unit == "step" else np.full(len(log), np.nan)
     return Intervals(
         clock="printed",
         unit=unit,
+        steps=np.ones(int(kept.sum())),
         seconds=seconds[kept],
         images=images[kept],
         attempt=log.attempt[kept],

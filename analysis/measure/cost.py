@@ -1,24 +1,32 @@
-"""The cost of runs in GPU-hours."""
+"""The cost of runs in GPU-hours and energy."""
 
 from typing import Any
 
+from analysis.gpus.energy import energy, slurm_kwh
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
 
 
 def cost_row(log: RunLog) -> dict[str, Any]:
-    """Return the row of a run; unknown values are None."""
-    breakdown, model, count = time_breakdown(log), gpu(log.facts), ranks(log.facts)
+    """Return the row of a run; unknown values are None.
+
+    `useful` is the share of the allocated time in training steps, `energy_share` the share of the
+    GPU time that the readings of energy cover.
+    """
+    breakdown, count, spent = time_breakdown(log), ranks(log.facts), energy(log)
     allocated_s = breakdown.allocated_s if breakdown else 0.0
-    # GPUs times the hours for which the run had them.
-    hours = count * allocated_s / 3600 if count and allocated_s else None
+    gpu_s = (count or 0) * allocated_s
     train_s = breakdown.seconds.get("train") if breakdown else None
     return {
         "run": log.name,
-        "gpu": model,
+        "gpu": gpu(log.facts),
         "gpus": count,
         "minutes": breakdown.wall_s / 60 if breakdown else None,
-        "gpu_hours": hours,
+        "gpu_hours": gpu_s / 3600 if gpu_s else None,
         "useful": train_s / allocated_s if train_s is not None and allocated_s else None,
+        "energy_kwh": spent.kwh if spent else None,
+        "energy_by": spent.measured_by if spent else None,
+        "energy_share": min(1.0, spent.covered_s / gpu_s) if spent and gpu_s else None,
+        "slurm_kwh": slurm_kwh(log),
     }

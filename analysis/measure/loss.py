@@ -41,11 +41,9 @@ class Compared:
     @property
     def quantity(self) -> Quantity:
         """The loss as a quantity of a contrast."""
-        is_training = self.of == "loss"
         return Quantity(
             name=self.of.replace("_", " "),
             better="higher" if self.of in _HIGHER else "lower",
-            stretch="last tenth" if is_training else "last evaluation",
             margin=self.margin,
             seed_scatter=SEED_SCATTER,
         )

@@ -1,8 +1,7 @@
 """Frechet distances of arms of runs, with intervals over redraws and over seeds of training."""
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,74 +21,68 @@ GUIDANCE = "guidance was not tuned per arm: at other scales the order may be ano
 _FREE = ("guidance", "seed", "reference")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quality:
-    """The last evaluation of each seed of an arm."""
-
-    name: str
-    records: Sequence[Mapping[str, Any]]
-
-    def values(self, name: str) -> Floats:
-        """Return a field of every seed, `[seeds]` or `[seeds, blocks]`."""
-        return np.array([record[name] for record in self.records], dtype=np.float64)
-
-    def logs(self) -> Floats:
-        """Return the logs of `fid_inf` of every seed, none if one is not above 0."""
-        values = self.values("fid_inf")
-        return np.log(values) if (values > 0).all() else np.empty(0)
+FID = Quantity(name="FID", better="lower", margin=MARGIN)
+# The last evaluation of each seed of an arm.
+Records = Sequence[Mapping[str, Any]]
 
 
-FID = Quantity(name="FID", better="lower", stretch="last evaluation", margin=MARGIN)
+def qualities(logs: Sequence[RunLog]) -> dict[str, Records]:
+    """Return the arms by name that record distances without their bias."""
+    found = {members[0].name: last_distances(members) for members in group_alike(logs, recipe)}
+    return {name: records for name, records in found.items() if records}
 
 
-def qualities(logs: Sequence[RunLog]) -> list[Quality]:
-    """Return the arms that record distances without their bias."""
-    found = [quality_of(members) for members in group_alike(logs, recipe)]
-    return [quality for quality in found if quality is not None]
-
-
-def quality_of(arm: Sequence[RunLog]) -> Quality | None:
-    """Return the last evaluation of each seed of an arm, None if none records a distance."""
+def last_distances(arm: Sequence[RunLog]) -> Records:
+    """Return the last evaluation of each seed of an arm that records distances."""
     seeds = {seed_of(log): log.evaluations for log in arm}
     known = [[one for one in records if "fid_blocks" in one] for records in seeds.values()]
-    last = [sorted(found, key=lambda one: one["step"])[-1] for found in known if found]
-    return Quality(name=arm[0].name, records=last) if last else None
+    return [sorted(found, key=lambda one: one["step"])[-1] for found in known if found]
 
 
-def quality_rows(arms: Sequence[Quality], *, margin: float) -> list[dict[str, Any]]:
+def quality_rows(arms: Mapping[str, Records], *, margin: float) -> list[dict[str, Any]]:
     """Return a row per arm, the first being the baseline.
 
     `fid_inf` has an interval over redraws of the same trainings; `over_seeds` is its geometric mean
     with the interval over trainings, on which the verdict rests.
     """
     quantity = replace(FID, margin=margin)
-    base, *others = arms
+    base, *others = arms.values()
     contrasts = [quality_contrast(base, arm) for arm in others]
-    verdicts = against_first(contrasts, quantity, names=[arm.name for arm in arms])
-    return [_row(arm) | verdict for arm, verdict in zip(arms, verdicts, strict=True)]
+    verdicts = against_first(contrasts, quantity, names=list(arms))
+    rows = [_row(name, records) for name, records in arms.items()]
+    return [row | verdict for row, verdict in zip(rows, verdicts, strict=True)]
 
 
-def _row(arm: Quality) -> dict[str, Any]:
-    first = arm.records[0]
-    row: dict[str, Any] = {"run": arm.name, "seeds": len(arm.records)}
-    row |= estimate_fields("fid_inf", blocks_mean(arm.values("fid_blocks")))
-    logs = arm.logs()
-    over_seeds = one_sample(logs).estimate().map(math.exp) if len(logs) > 1 else None
-    row |= estimate_fields("over_seeds", over_seeds)
-    for name in ("kid", "fid"):
-        row[name] = float(arm.values(name).mean()) if name in first else None
+def _row(name: str, records: Records) -> dict[str, Any]:
+    first, logs = records[0], _logs(records)
+    row: dict[str, Any] = {"run": name, "seeds": len(records)}
+    row |= estimate_fields("fid_inf", blocks_mean(_values(records, "fid_blocks")))
+    row |= estimate_fields("over_seeds", one_sample(logs).ratio() if len(logs) > 1 else None)
+    for field in ("kid", "fid"):
+        row[field] = float(_values(records, field).mean()) if field in first else None
     row |= {"images": first["images"], "samples": first["fid_samples"]}
-    return row | {
-        name: first["fid_facts"].get(name) for name in ("guidance", "features", "reference")
-    }
+    facts = first["fid_facts"]
+    return row | {fact: facts.get(fact) for fact in ("guidance", "features", "reference")}
 
 
-def quality_contrast(base: Quality, arm: Quality) -> Contrast:
+def _values(records: Records, name: str) -> Floats:
+    """Return a field of every seed, `[seeds]` or `[seeds, blocks]`."""
+    return np.array([record[name] for record in records], dtype=np.float64)
+
+
+def _logs(records: Records) -> Floats:
+    """Return the logs of `fid_inf` of every seed, none if one is not above 0."""
+    values = _values(records, "fid_inf")
+    return np.log(values) if (values > 0).all() else np.empty(0)
+
+
+def quality_contrast(base: Records, arm: Records) -> Contrast:
     """Return the contrast of the distances of two arms over their seeds."""
-    if unlike := _unlike([*base.records, *arm.records]):
+    if unlike := _unlike([*base, *arm]):
         return refused(f"other {', '.join(unlike)}")
     sides = [
-        [Replicate(log=float(log), seed=n) for n, log in enumerate(q.logs())] for q in (base, arm)
+        [Replicate(log=float(log), seed=seed) for seed, log in enumerate(_logs(records))]
+        for records in (base, arm)
     ]
     if not all(sides):
         return Contrast(mean=None, why="a FID at infinity is not above 0")

@@ -9,12 +9,14 @@ import numpy as np
 from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog, kept_with_log
-from analysis.stats.intervals import Estimate
+from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
 from analysis.stats.summary import MIN_SEGMENT, Summary, summarise
 
 # A rate whose interval reaches further than this share of it is undetermined.
 WIDEST = 0.25
+# The last batch of an epoch is smaller: images of a step that vary by less are one batch.
+SAME_BATCH = 0.05
 # A share of the time in slow steps that is worth a remark.
 NOTED_SHARE = 0.02
 
@@ -85,6 +87,16 @@ class MeasuredRate:
         )
         return f"steps are {by:.0%} {word} from step {step} on"
 
+    def batch_change(self) -> str | None:
+        """Return between which numbers the images of a step vary, if they do."""
+        images = self.intervals.images
+        if self.summary is None or not (images > 0).any():
+            return None
+        least, most = (float(end) for end in (np.nanmin(images), np.nanmax(images)))
+        if most <= (1 + SAME_BATCH) * least:
+            return None
+        return f"steps have {least:.4g} to {most:.4g} images, of which images/s take the mean"
+
     @property
     def images_per_s(self) -> float | None:
         """Images per second over all ranks."""
@@ -104,7 +116,9 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
     if clock is None:
         return measure_rate(log, clock=choose_clocks([log])[0])
     found = intervals(log, clock=clock)
-    summary = summarise(found.seconds, found.attempt) if len(found.seconds) else None
+    summary = None
+    if len(found.seconds):
+        summary = summarise(found.seconds, found.attempt, steps=found.steps)
     if summary is not None and why_uncertain(log, clock=clock):
         # What can be read in two ways is shown as read, and has no interval.
         summary = replace(summary, mean=replace(summary.mean, error=None))
@@ -115,7 +129,7 @@ def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
         unit=unit,
         intervals=found,
         summary=summary,
-        images_per_unit=_images_per_unit(log, found, unit),
+        images_per_unit=_images_per_unit(log, found, unit, summary),
         breakdown=time_breakdown(log),
         remarks=log.remarks,
     )
@@ -136,20 +150,36 @@ def _remarks(found: MeasuredRate) -> list[str]:
     if summary.slow_share > NOTED_SHARE:
         share = f"{summary.slow_share:.0%} of the time in steps over 2x the median"
         lines.append(f"{name}: {share}, which counts: the log does not say that these are pauses")
-    if (change := found.lasting_change()) is not None:
-        lines.append(f"{name}: {change}")
-    return lines
+    changes = filter(None, [found.lasting_change(), found.batch_change()])
+    return [*lines, *(f"{name}: {change}" for change in changes)]
 
 
-def _images_per_unit(log: RunLog, found: Intervals, unit: str) -> float | None:
-    """Return the images of a unit as recorded, else the batch if the unit is a step."""
-    images = found.images[~np.isnan(found.images)]
-    if len(images):
-        return float(np.median(images))
+def _images_per_unit(
+    log: RunLog, found: Intervals, unit: str, summary: Summary | None
+) -> float | None:
+    """Return the mean images of a unit over what the rate is taken from, else the batch of a step.
+
+    Times the rate this is images per second, also of a batch that changes within a run.
+    """
+    kept = slice(None) if summary is None else summary.kept
+    if (recorded := _mean_by_steps(found.images[kept], found.steps[kept])) is not None:
+        return recorded
     if unit == "sample":
         return 1.0
-    batch = log.global_batch or log.last("batch") if unit == "step" else None
-    return float(batch) if batch and batch > 0 else None
+    if unit != "step":
+        return None
+    return log.global_batch or log.last("batch")
+
+
+def _mean_by_steps(values: Floats, steps: Floats) -> float | None:
+    """Return the mean of the positive values [n] by steps [n], None if there are none."""
+    known = values > 0
+    if not known.any():
+        return None
+    is_constant = (values[known] == values[known][0]).all()
+    return float(
+        values[known][0] if is_constant else np.average(values[known], weights=steps[known])
+    )
 
 
 @kept_with_log
@@ -166,5 +196,6 @@ def turn_rates(log: RunLog, *, clock: str) -> dict[str, float]:
     for name in dict.fromkeys(log.turns.values()):
         own = np.isin(found.attempt, [number for number in log.turns if log.turns[number] == name])
         if own.sum() >= MIN_SEGMENT:
-            rates[name] = -math.log(summarise(found.seconds[own], found.attempt[own]).mean.value)
+            turn = summarise(found.seconds[own], found.attempt[own], steps=found.steps[own])
+            rates[name] = -math.log(turn.mean.value)
     return rates

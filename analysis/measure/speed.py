@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +23,11 @@ from analysis.observations import (
 from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
-from analysis.stats.samples import one_sample, share_something
+from analysis.stats.samples import one_sample, satterthwaite, share_something
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
-from analysis.stats.summary import (
-    MOST_ISOLATED,
-    ratio_of_means,
-    summarise,
-)
+from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
 
-SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
+SPEED = Quantity(name="speed", better="higher", margin=0.01)
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -48,6 +45,14 @@ class Arm:
         """The first run's name, and the number of further repeats."""
         repeats = len(self.runs) - 1
         return self.runs[0].log.name + (f" (+{repeats} alike)" if repeats else "")
+
+    @property
+    def rate(self) -> Estimate | None:
+        """Units per second, with the run's own interval or that between repeats."""
+        if len(self.runs) == 1:
+            return self.runs[0].rate
+        logs = np.array([math.log(run.rate.value) for run in self.runs if run.rate])
+        return one_sample(logs).ratio() if len(logs) > 1 else None
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
@@ -123,8 +128,10 @@ def _tokens_of(run: MeasuredRate) -> float | None:
     tokens = run.log.column("tokens")
     known = ~np.isnan(tokens)
     rises = np.diff(run.log.step[known])
-    each = np.diff(tokens[known])[rises > 0] / rises[rises > 0]
-    return float(np.median(each)) if len(each) and (each > 0).all() else None
+    each = np.diff(tokens[known])[rises > 0]
+    if not len(each) or (each <= 0).any():
+        return None
+    return float(each.sum() / rises[rises > 0].sum())
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -151,7 +158,10 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     assert a is not None
     assert b is not None
     changes = tuple(
-        f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
+        f"{run.log.name}: {change}"
+        for run in (base, arm)
+        for change in (run.lasting_change(), run.batch_change())
+        if change
     )
     change = changes[0] if changes else None
     rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
@@ -164,7 +174,8 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
-        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b])
+        steps = common.imag - common.real
+        found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b], weights=steps)
         # The gap of short runs may wander so much that its few independent values tell nothing.
         if found.half_width <= IN_VAIN * means.half_width:
             mean = replace(found.widened(rounding), value=found.value + shift)
@@ -184,7 +195,13 @@ def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate,
     if isolated == 0 or far <= MOST_ISOLATED:
         return runs
     whole = [
-        summarise(run.intervals.seconds, run.intervals.attempt, most_isolated=0) for run in runs
+        summarise(
+            run.intervals.seconds,
+            run.intervals.attempt,
+            steps=run.intervals.steps,
+            most_isolated=0,
+        )
+        for run in runs
     ]
     return replace(base, summary=whole[0]), replace(arm, summary=whole[1])
 
@@ -193,15 +210,9 @@ def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:
     """Return the log of below/above, two independent means; None if either has no error."""
     if below.error is None or above.error is None:
         return None
-    parts = [below.error / below.value, above.error / above.value]
-    degrees = (below.freedom, above.freedom)
-    squares = sum(part**4 / freedom for part, freedom in zip(parts, degrees, strict=True))
-    error = math.hypot(*parts)
-    return Mean(
-        value=math.log(below.value / above.value),
-        error=error,
-        freedom=error**4 / squares if squares else sum(degrees),
-    )
+    variances = [(below.error / below.value) ** 2, (above.error / above.value) ** 2]
+    value = math.log(below.value / above.value)
+    return satterthwaite(value, variances, [below.freedom, above.freedom])
 
 
 def _step_keys(run: MeasuredRate) -> tuple[NDArray[np.complex128], Floats]:
@@ -231,14 +242,6 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
     return None
 
 
-def attribution(base: Arm, arm: Arm) -> str:
-    """Return a phrase that attributes a speedup to one difference, to several, or to none known."""
-    return attributed(base.runs[0].log, arm.runs[0].log, of="clock")
-
-
-def pooled_rate(arm: Arm) -> Estimate | None:
-    """Return an arm's units per second, with the run's own interval or that between repeats."""
-    if len(arm.runs) == 1:
-        return arm.runs[0].rate
-    logs = np.array([math.log(run.rate.value) for run in arm.runs if run.rate])
-    return one_sample(logs).estimate().map(math.exp) if len(logs) > 1 else None
+def attribution(base: Arm, arm: Arm, *, of: Literal["clock", "loss"] = "clock") -> str:
+    """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
+    return attributed(base.runs[0].log, arm.runs[0].log, of=of)

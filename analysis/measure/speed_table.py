@@ -6,7 +6,7 @@ from typing import Any
 from analysis.measure.differences import differences, independent, yaml_text
 from analysis.measure.mfu import mfu
 from analysis.measure.speed import SPEED, Arm, speed_contrasts
-from analysis.stats.intervals import Estimate, estimate_fields
+from analysis.stats.intervals import estimate_fields
 from analysis.verdict import against_first
 
 
@@ -19,7 +19,7 @@ def speed_rows(runs: Sequence[Arm]) -> list[dict[str, Any]]:
 
 def _speed_row(run: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
     (measured,) = run.runs
-    row = {"run": run.name, "clock": measured.clock, **rate_fields(run, measured.rate), **verdict}
+    row = {"run": run.name, "clock": measured.clock, **rate_fields(run), **verdict}
     is_baseline = verdict["word"] is None
     if is_baseline and (why := measured.why_undetermined):
         sentence = f"{run.name} is undetermined: {why}"
@@ -27,21 +27,18 @@ def _speed_row(run: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def rate_fields(arm: Arm, rate: Estimate | None) -> dict[str, Any]:
+def rate_fields(arm: Arm) -> dict[str, Any]:
     """Return the rate of an arm, in steps or in the units that its clock counts, and its use."""
-    counted, images_per_s = arm.runs[0].unit, _images_per_s(arm, rate)
+    first, rate = arm.runs[0], arm.rate
+    per_unit = first.images_per_unit
+    images_per_s = rate.value * per_unit if rate and per_unit else None
     return {
-        "counts": counted,
-        **estimate_fields("units_per_s", rate if counted != "step" else None),
-        **estimate_fields("steps_per_s", rate if counted == "step" else None),
+        "counts": first.unit,
+        **estimate_fields("units_per_s", rate if first.unit != "step" else None),
+        **estimate_fields("steps_per_s", rate if first.unit == "step" else None),
         "images_per_s": images_per_s,
-        "mfu": mfu(arm.runs[0].log, images_per_s),
+        "mfu": mfu(first.log, images_per_s),
     }
-
-
-def _images_per_s(arm: Arm, rate: Estimate | None) -> float | None:
-    per_unit = arm.runs[0].images_per_unit
-    return rate.value * per_unit if rate and per_unit else None
 
 
 def time_rows(compared: Sequence[Arm]) -> list[dict[str, Any]]:

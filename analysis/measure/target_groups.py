@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.differences import recipe
-from analysis.measure.loss_curve import why_unlike
-from analysis.measure.time_to_target import Target, TimeToTarget, smoothing_span, time_to_target
+from analysis.measure.time_to_target import TimeToTarget
 from analysis.observations import group_alike, nodes_of, overlap, seed_of
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.verdict import against_first
-from configs.errors import Unreadable
 
 # The attribute of a run behind each gain, and the power at which more of it is better.
 GAINS = {
@@ -25,9 +23,7 @@ GAINS = {
     "statistical_efficiency": ("images", -1),
     "availability_gain": ("availability", 1),
 }
-TO_TARGET = Quantity(
-    name="speed to the target", better="higher", stretch="up to the target", margin=0.02
-)
+TO_TARGET = Quantity(name="speed to the target", better="higher", margin=0.02)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,27 +49,19 @@ class TargetGroup:
         return float(np.exp(np.log(values).mean())) if is_known else None
 
 
-def group_runs(logs: Sequence[RunLog], target: Target) -> list[TargetGroup]:
-    """Group runs by devices and global batch; raise `Unreadable` for losses of other terms."""
-    for other in logs[1:]:
-        if why := why_unlike(logs[0], other, target.name):
-            raise Unreadable(
-                f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
-                "example FID, or validation_loss"
-            )
-    span = smoothing_span(logs)
-    found = []
-    for members in group_alike(sorted(logs, key=_size), _group):
-        times = {log.name: time_to_target(log, target, span=span) for log in members}
-        found.append(
-            TargetGroup(
-                name=members[0].name,
-                size=_size(members[0]),
-                reached=tuple(one for one in times.values() if one),
-                missed=tuple(name for name, one in times.items() if one is None),
-            )
+def group_times(times: Sequence[tuple[RunLog, TimeToTarget | None]]) -> list[TargetGroup]:
+    """Group runs by their recipe, in the order of devices and global batch."""
+    return [
+        TargetGroup(
+            name=members[0][0].name,
+            size=_size(members[0][0]),
+            reached=tuple(one for _, one in members if one),
+            missed=tuple(log.name for log, one in members if one is None),
         )
-    return found
+        for members in group_alike(
+            sorted(times, key=lambda one: _size(one[0])), lambda one: _group(one[0])
+        )
+    ]
 
 
 def _group(log: RunLog) -> Hashable | None:
@@ -125,7 +113,7 @@ def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estim
     if mean is None:
         ratio = (group.mean(name) or 1.0) / (base.mean(name) or 1.0)
         return Estimate(value=ratio**power)
-    return mean.estimate().map(math.exp)
+    return mean.ratio()
 
 
 def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Contrast:

@@ -48,27 +48,28 @@ class TimeBreakdown:
 @kept_with_log
 def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     """Return a run's time by purpose, or None if its records have no start and end times."""
-    rows, starts = _all_rows(log), _starts(log)
-    if not rows or not starts:
+    rows, begun = _all_rows(log), {event["attempt"]: event for event in starts(log.events)}
+    if not rows or not begun:
         return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
     began, ended = float("inf"), float("-inf")
-    for number, start in sorted(starts.items()):
+    for number, start in sorted(begun.items()):
         own = [row for row in rows if row["attempt"] == number]
-        base = _row_before(rows, number, start["step"])
+        base = _row_before(rows, number, start.get("step", 0))
         begin = _clock_start(start["time"], own, base)
         job_began, job_ended = log.allocated.get(number, (begin, None))
         seconds["setup"] += max(0.0, begin - job_began)
         begin = min(begin, job_began)
-        if number > min(starts):
+        if number > min(begun):
             seconds["between"] += max(0.0, begin - ended)
         # The end events hold the clocks of what follows the last step: its save and samples.
         records = [*own, *_end_events(log, number)]
         for name in CLOCKED:
             seconds[name.removesuffix("_s")] += _increase(records, name, base.get(name, 0.0))
-        if (following := starts.get(number + 1)) is not None:
-            repeated = [row for row in own if row["step"] > following["step"]]
-            kept = _row_before(rows, number + 1, following["step"])
+        if (following := begun.get(number + 1)) is not None:
+            resumed = following.get("step", 0)
+            repeated = [row for row in own if row["step"] > resumed]
+            kept = _row_before(rows, number + 1, resumed)
             seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
         began = min(began, begin)
         ended = max(ended, begin, *_end_times(log, own, number), job_ended or begin)
@@ -90,14 +91,6 @@ def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
     began = float(log.column("time")[first])
     wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
     return TimeBreakdown(began=began, wall_s=wall, seconds={}, steps=steps)
-
-
-def _starts(log: RunLog) -> dict[int, Mapping[str, Any]]:
-    """Return the time of each attempt's `started` event and the step it continued from."""
-    return {
-        event["attempt"]: {"time": event["time"], "step": event.get("step", 0)}
-        for event in starts(log.events)
-    }
 
 
 def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
@@ -78,14 +79,12 @@ class _Metric:
     time: Floats
 
 
-def time_to_target(
-    log: RunLog, target: Target, *, span: float | None = None
-) -> TimeToTarget | None:
+def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget | None:
     """Return when a run reached the target, or None if it never did.
 
-    A training loss scatters between records, so its mean over each `span` of images counts (of the
-    run's own if it is None). An evaluation counts as it is, and in MLPerf's logs at its own time,
-    because that is where their clock stops.
+    A training loss scatters between records, so its mean over each `span` of images counts. An
+    evaluation counts as it is, and in MLPerf's logs at its own time, because that is where their
+    clock stops.
     """
     found = _metric(log, target.name, span=span)
     index, began = target.first_index(found.values), _start_time(log)
@@ -119,7 +118,7 @@ def time_to_target(
     )
 
 
-def _metric(log: RunLog, name: str, *, span: float | None = None) -> _Metric:
+def _metric(log: RunLog, name: str, *, span: float) -> _Metric:
     """Return an evaluation, or else what the records have by the name, a loss by spans."""
     rows = sorted(
         (record for record in log.evaluations if type(record.get(name)) in (int, float)),
@@ -138,7 +137,7 @@ def _metric(log: RunLog, name: str, *, span: float | None = None) -> _Metric:
         raise Unreadable(f"{log.path}: records no {name}")
     step = log.step[known].astype(np.float64)
     found = _Metric(values=values[known], step=step, images=images[known], time=time[known])
-    return _by_spans(found, span or smoothing_span([log])) if name == "loss" else found
+    return _by_spans(found, span) if name == "loss" else found
 
 
 def _clock(log: RunLog) -> Floats:
@@ -192,38 +191,56 @@ def _start_time(log: RunLog) -> float | None:
     return min(begun) if begun else float(stamps[0]) if len(stamps) else None
 
 
+def times_to_target(
+    logs: Sequence[RunLog], target: Target
+) -> tuple[list[tuple[RunLog, TimeToTarget | None]], list[str]]:
+    """Return each run with its way to the target, None if it never got there, and remarks.
+
+    The remarks name runs that are left out. Raise `Unreadable` for losses of other terms.
+    """
+    span = smoothing_span(logs)
+    found: list[tuple[RunLog, TimeToTarget | None]] = []
+    remarks = []
+    for log in logs:
+        try:
+            found.append((log, time_to_target(log, target, span=span)))
+        except Unreadable as error:
+            remarks.append(f"left out: {error}")
+    for other, _ in found[1:]:
+        if why := why_unlike(found[0][0], other, target.name):
+            raise Unreadable(
+                f"{found[0][0].name} and {other.name}: {why}; take a target in their images, for "
+                "example FID, or validation_loss"
+            )
+    return found, remarks
+
+
 def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Floats], list[str]]:
     """Return images at the target by global batch, and remarks on the runs that are left out.
 
     A run that began from another's weights counts from there. If the target is a name alone, its
     value is the lowest that every run reached.
     """
-    goal, span = _parse_or_find_target(target, logs), smoothing_span(logs)
+    goal = _parse_or_find_target(target, logs)
+    times, remarks = times_to_target(logs, goal)
+    remarks += [] if goal.name != target else [f"the target is {goal}"]
     found: dict[int, list[float]] = defaultdict(list)
-    remarks = [] if goal.name != target else [f"the target is {goal}"]
-    for log in logs:
-        batch = log.global_batch
-        if batch is None:
+    for log, reached in times:
+        if log.global_batch is None:
             remarks.append(f"left out: {log.name}: its global batch is not known")
-            continue
-        try:
-            reached = time_to_target(log, goal, span=span)
-        except Unreadable as error:
-            remarks.append(f"left out: {error}")
-            continue
-        if reached is not None and math.isnan(reached.images):
-            remarks.append(f"left out: {log.name}: records no images")
         elif reached is None:
             remarks.append(
                 f"left out: {log.name} never reached {goal}, which makes B_crit too large"
             )
+        elif math.isnan(reached.images):
+            remarks.append(f"left out: {log.name}: records no images")
         else:
-            found[batch].append(reached.images)
+            found[log.global_batch].append(reached.images)
     return {batch: np.array(images) for batch, images in sorted(found.items())}, remarks
 
 
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    lowest = [float(_metric(log, text).values.min()) for log in logs]
+    lowest = [float(_metric(log, text, span=smoothing_span([log])).values.min()) for log in logs]
     return Target(name=text, sense="<=", value=max(lowest))

@@ -1,6 +1,6 @@
 """Read run folders of ditbench: config, manifest and records, or the log of a program."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.read.machine import machine
-from analysis.read.options import options_of_command, reading_with
 from analysis.read.other_logs import read_file
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
@@ -128,28 +127,19 @@ def with_program_log(run: RunFolder, log: RunLog) -> RunLog:
     """Return the log of a run with the steps that its program printed.
 
     If it printed no loss, they are those of a log that it wrote and `runs.attempt.own_logs` kept.
-    Options of the command go before the run's keys `log.pattern` and `log.columns`.
     """
-    told: Mapping[str, Any] = run.config_tree().get("log") or {}
-    given = options_of_command()
-    options = replace(
-        given,
-        pattern=given.pattern or told.get("pattern"),
-        columns={**(told.get("columns") or {}), **given.columns},
-    )
     parts, remarks = [], list(log.remarks)
-    with reading_with(options):
-        for number in run.attempts():
-            output = run.attempt(number) / "output.log"
-            printed = _longest([output], name=run.name, remarks=remarks)
-            if printed is None or "loss" not in printed.values:
-                kept = sorted((run.attempt(number) / KEPT).rglob("*"))
-                printed = _longest(kept, name=run.name, remarks=remarks, wanted="loss") or printed
-            if printed is not None:
-                parts.append(_of_attempt(printed, number))
-                said = (remark for remark in printed.remarks if "step" in remark)
-                # A log of wandb has the name that wandb gave.
-                remarks += [r.replace(f"{printed.name}: ", f"{run.name}: ", 1) for r in said]
+    for number in run.attempts():
+        output = run.attempt(number) / "output.log"
+        printed = _longest([output], name=run.name, remarks=remarks)
+        if printed is None or "loss" not in printed.values:
+            kept = sorted((run.attempt(number) / KEPT).rglob("*"))
+            printed = _longest(kept, name=run.name, remarks=remarks, wanted="loss") or printed
+        if printed is not None:
+            parts.append(_of_attempt(printed, number))
+            said = (remark for remark in printed.remarks if "step" in remark)
+            # A log of wandb has the name that wandb gave.
+            remarks += [r.replace(f"{printed.name}: ", f"{run.name}: ", 1) for r in said]
     if not parts:
         where = f"{run.path}/attempts/*/output.log, nor in {KEPT} beside it"
         hint = "docs/own-script.md says how to make it readable"

@@ -1,5 +1,6 @@
 """A page on runs, made from logs alone, and its record of what it was made from."""
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +8,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from analysis.measure.loss_curve import AXES
+from analysis.measure.speed_table import time_rows
 from analysis.read.find import read_all
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
@@ -17,31 +20,21 @@ from analysis.report.runs import curves_data, curves_section, runs_data, table_r
 from analysis.report.samples import samples_section
 from analysis.report.sections import (
     cells,
-    compared,
     findings,
     remarks,
     settings,
     time,
+    trained_arms,
     verdicts,
 )
-from analysis.report.sources import file_of, relative, source
+from analysis.study.compare import axis_of, compare_all
 from configs.errors import Unreadable
 from configs.files import read_bytes
-from configs.table import Row, csv_text
 from runs.folder import RunFolder
 
 MOST_IMAGES = 160
 LARGEST_PAGE = 1 << 28
 _RECORD = re.compile(r'<script type="application/json" id="record">(.*?)</script>', re.DOTALL)
-
-
-def _path(name: str) -> str:
-    if "\0" in name:
-        raise ValueError("a NUL is in no path")
-    return name
-
-
-Name = Annotated[str, AfterValidator(_path)]
 
 
 class ReportRecord(BaseModel):
@@ -50,16 +43,15 @@ class ReportRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     title: str
     margin: float = Field(gt=0, lt=1)
-    paths: list[Name]
+    paths: list[Annotated[str, Field(pattern=r"^[^\x00]*$")]]
     hashes: dict[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A page, its table of runs as CSV, and why runs could not be read."""
+    """A page, and why runs could not be read."""
 
     page: str
-    table: str
     record: ReportRecord
     unread: Sequence[str]
 
@@ -108,49 +100,57 @@ def build(record: ReportRecord, out: Path) -> Report:
         raise Unreadable("\n".join(unread))
     runs = list(logs.values())
     full = record.model_copy(update={"hashes": _hashes(runs, out)})
-    rows = [table_row(log) for log in runs]
-    html = _page(runs, rows, full, unread)
-    return Report(page=html, table=f"{csv_text(rows)}\n", record=full, unread=unread)
+    html = _page(runs, full, unread)
+    return Report(page=html, record=full, unread=unread)
 
 
-def _page(
-    logs: Sequence[RunLog], rows: Sequence[Row], record: ReportRecord, unread: Sequence[str]
-) -> str:
+def _page(logs: Sequence[RunLog], record: ReportRecord, unread: Sequence[str]) -> str:
     """Return the page on runs, which are compared with the first."""
-    study = compared(logs, margin=record.margin)
+    rows, arms = [table_row(log) for log in logs], trained_arms(logs)
+    by = axis_of(run.log for arm in arms for run in arm.runs)
+    found = compare_all(arms, by=by, margin=record.margin) if arms else []
+    within = f"Losses over {AXES[by]}, the same within {record.margin:.1%}."
+    times = [row for row in time_rows(arms) if row["wall_s"] > 0]
     drawn = curves_data(logs)
-    told = remarks(study) if study else []
     sections = {
         "samples": samples_section(logs, most_images=MOST_IMAGES),
-        "verdicts": verdicts(study) if study else "",
-        "cells": cells(study) if study else "",
+        "verdicts": verdicts(arms, found),
+        "cells": cells(arms, found, told=within),
         "runs": section("runs", "Runs", table(rows)),
         "curves": curves_section(drawn, logs),
-        "time": time(study) if study else "",
+        "time": time(times),
         "findings": findings(logs),
         "settings" if len(logs) == 1 else "compare": settings(logs),
-        "remarks": section("remarks", "Remarks", listing(told)) if told else "",
+        "remarks": remarks(arms),
         "unread": section("unread", "Not read", listing(unread)) if unread else "",
     }
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     count = f"{len(logs)} {'run' if len(logs) == 1 else 'runs'}"
-    base = f", compared with {study.arms[0].name}" if study and len(study.arms) > 1 else ""
+    base = f", compared with {arms[0].name}" if len(arms) > 1 else ""
     subtitle = f"{_question(logs)}{count} ({formats}){base}"
-    data = runs_data(logs, rows) | drawn
+    data = runs_data(logs, rows) | drawn | {"time": times}
     return page(record.title, subtitle, sections, data=data, record=inert_json(record.model_dump()))
 
 
 def _hashes(logs: Sequence[RunLog], out: Path) -> Mapping[str, str]:
     """Return the SHA-256 of all files that numbers come from, by their path from the report."""
-    read: list[Path] = []
+    read: dict[Path, None] = {}
     for log in logs:
         run = RunFolder(log.path)
-        read += map(file_of, (source(log), run.config_file, run.manifest_file, run.metrics_file))
+        own = (log.source or log.path, run.config_file, run.manifest_file, run.metrics_file)
+        read |= dict.fromkeys(filter(None, map(_file_of, own)))
     return {
-        relative(path, out): sha256(read_bytes(path, most=2**31)).hexdigest()
-        for path in dict.fromkeys(read)
-        if path.is_file()
+        os.path.relpath(path.resolve(), out.resolve()): sha256(
+            read_bytes(path, most=2**31)
+        ).hexdigest()
+        for path in read
     }
+
+
+def _file_of(path: Path) -> Path | None:
+    """Return a file, or the archive that it was unpacked from."""
+    named = Path(as_named(str(path)))
+    return next((one for one in (named, *named.parents) if one.is_file()), None)
 
 
 def _question(logs: Sequence[RunLog]) -> str:

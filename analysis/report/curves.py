@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.clocks import choose_clocks, intervals
 from analysis.measure.loss_curve import AXES, axis_values, loss_curve
+from analysis.measure.rate import measure_rate
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
 from analysis.stats.contrast import FEWEST
@@ -46,10 +46,9 @@ def curves(log: RunLog, *, most: int) -> Mapping[str, Curve]:
         for name in names
         if _is_result(name)
     }
-    clock = choose_clocks([log])[0]
-    timed = intervals(log, clock=clock)
+    timed = measure_rate(log, clock=None).intervals
     if timed.unit == "step" and len(timed.seconds):
-        name = f"steps per second ({clock} clock)"
+        name = f"steps per second ({timed.clock} clock)"
         found[name] = _curve(log, log.step[timed.row], 1 / timed.seconds, most=most)
     for name in sorted({name for record in log.evaluations for name in record} - found.keys()):
         known = {int(one["step"]): one for one in log.evaluations if is_number(one.get(name))}

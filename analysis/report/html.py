@@ -14,8 +14,6 @@ from configs.terminal import printable
 
 STATIC = Path(__file__).parent / "static"
 LONGEST_UNBROKEN = 22
-# Joined keys of a heading that are still read as one name.
-MOST_JOINED = 2
 FEWEST_ALIKE = 3
 # Columns before the verdicts, and rows that are seen at once.
 MOST_BEFORE, LONG = 2, 40
@@ -26,9 +24,9 @@ _TURNING = re.compile(r"\\(u202[a-e]|u206[6-9])")
 _FOR_PROGRAMS = ("word", "why", "comparisons")
 # The classes of words that judge.
 _BADGES = {
-    **dict.fromkeys(("agrees", "done", "faster", "same", "equivalent", "better"), "good"),
-    **dict.fromkeys(("disagrees", "failed", "slower", "different", "worse", "lost"), "bad"),
-    **dict.fromkeys(("undecidable", "undetermined", "inconclusive"), "open"),
+    **dict.fromkeys(("done", "faster", "same", "better"), "good"),
+    **dict.fromkeys(("failed", "lost", "slower", "different", "worse"), "bad"),
+    "undetermined": "open",
 }
 
 
@@ -40,30 +38,29 @@ def text(value: object) -> str:
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return rows as HTML without empty columns.
 
-    Verdicts stand beside the first names, so that no screen is too narrow for them.
-    A column of one value is a line below, and keys that vary together are named there.
+    Verdicts stand beside the first names, so that no screen is too narrow for them. A column of one
+    value is a line below.
     """
     names = dict.fromkeys(name for row in rows for name in row if name not in _FOR_PROGRAMS)
     alike = _alike(rows, list(names)[1:])
-    known = (name for name in names if name not in alike)
-    shown = [name for name in known if any(row.get(name) is not None for row in rows)]
-    numeric = {head for head in shown if all(is_number(row.get(head)) for row in rows)}
-    named = next((place for place, head in enumerate(shown) if head in numeric), len(shown))
-    first = min(named, MOST_BEFORE)
-    verdicts = [head for head in shown if head.endswith("verdict")]
-    heads = [head for head in shown[:first] if head not in verdicts] + verdicts
-    heads += [head for head in shown[first:] if head not in verdicts]
+    heads = [
+        name
+        for name in names
+        if name not in alike and any(row.get(name) is not None for row in rows)
+    ]
+    numeric = {head for head in heads if all(is_number(row.get(head)) for row in rows)}
+    before = heads[: next((n for n, head in enumerate(heads) if head in numeric), len(heads))]
+    first = [head for head in before[:MOST_BEFORE] if not head.endswith("verdict")]
+    heads.sort(key=lambda head: (head not in first, not head.endswith("verdict")))
     top = "".join(_head(head, number=head in numeric) for head in heads)
     lines = ["".join(_cell(row, head, number=head in numeric) for head in heads) for row in rows]
     body = "\n".join(f"<tr>{line}</tr>" for line in lines)
-    below = [aside(f"{_short(head)}: {head}") for head in heads if _short(head) != head]
-    if alike:
-        same = "; ".join(f"{heading(name)} {formatted(value)}" for name, value in alike.items())
-        below.append(aside(f"All rows: {same}."))
+    same = "; ".join(f"{heading(name)} {formatted(value)}" for name, value in alike.items())
+    below = aside(f"All rows: {same}.") if alike else ""
     kind = "wide long" if len(rows) > LONG else "wide"
     return (
         f'<div class="{kind}"><table>\n<thead>\n<tr>{top}</tr>\n</thead>\n'
-        f"<tbody>\n{body}\n</tbody>\n</table></div>{''.join(below)}"
+        f"<tbody>\n{body}\n</tbody>\n</table></div>{below}"
     )
 
 
@@ -79,29 +76,21 @@ def _alike(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str,
 
 def _head(name: str, *, number: bool) -> str:
     """Return the head of a column, with places where a line may end."""
-    words = re.sub("([._])", r"\1<wbr>", text(heading(_short(name))))
-    kind = _class(number, _short(name))
-    return f'<th scope="col" data-name="{text(name)}"{kind}>{words}</th>'
+    words = re.sub("([._])", r"\1<wbr>", text(heading(name)))
+    return f'<th scope="col" data-name="{text(name)}"{_class(name, number=number)}>{words}</th>'
 
 
-def _short(name: str) -> str:
-    """Return the first of many joined keys, and how many others there are."""
-    first, *others = name.split(" + ")
-    return f"{first} and {len(others)} more" if len(others) >= MOST_JOINED else name
-
-
-def _class(number: bool, content: str) -> str:
+def _class(content: str, *, number: bool) -> str:
     return ' class="n"' if number else ' class="w"' if len(content) > LONGEST_UNBROKEN else ""
 
 
 def _cell(row: Mapping[str, Any], head: str, *, number: bool) -> str:
-    value = row.get(head)
-    content = text(formatted(value))
+    shown = formatted(row.get(head))
+    content, kind = text(shown), _class(shown, number=number)
     if head.endswith(("state", "verdict")):
-        word = str(row.get("word") or content).split(" ")[0]
-        if kind := _BADGES.get(word.rstrip(",:;")):
-            content = f'<span class="badge {kind}">{content}</span>'
-    kind = _class(number, formatted(value))
+        word = str(row.get("word") or shown).split(" ")[0]
+        badge = _BADGES.get(word)
+        content = f'<span class="badge {badge}">{content}</span>' if badge else content
     if head.endswith("verdict"):
         kind = ' class="v w"' if kind else ' class="v"'
     return f"<td{kind}>{content}</td>"
@@ -128,11 +117,6 @@ def listing(remarks: Sequence[str]) -> str:
     lines = [aside(one) for one in remarks]
     many = len(lines) > MOST_OPEN
     return folded(f"{len(lines)} remarks", *lines) if many else "".join(lines)
-
-
-def figure(svg: str, caption: str) -> str:
-    """Return a drawing with its caption, or nothing for no drawing."""
-    return f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>" if svg else ""
 
 
 def inert_json(data: Any) -> str:

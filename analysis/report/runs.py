@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.detect.detectors import detect
-from analysis.gpus.energy import energy
 from analysis.measure.cost import cost_row
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, held_out_losses, why_unlike
@@ -16,7 +15,6 @@ from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve
 from analysis.report.html import aside, section
-from analysis.report.svg import COLOURS
 from analysis.study.cells import seconds_per_image, started_runs
 
 # Evaluations whose last value is a column.
@@ -33,11 +31,9 @@ FEW_RUNS = 12
 
 def table_row(log: RunLog) -> dict[str, Any]:
     """Return the row of one run; unknown values are None."""
-    spent = energy(log)
     known = cost_row(log) | run_row(log)
     drawn = seconds_per_image(log)
-    known |= {"energy_kwh": spent and spent.kwh, "findings": len(detect(log))}
-    known |= {"image_s": drawn.value if drawn else None}
+    known |= {"findings": len(detect(log)), "image_s": drawn and drawn.value}
     others = held_out_losses([log])
     for one in log.evaluations:
         known |= {name: one[name] for name in (*EVALUATED, *others) if name in one}
@@ -88,7 +84,7 @@ def curves_data(logs: Sequence[RunLog]) -> dict[str, Any]:
         kept = own if len(logs) <= FEW_RUNS else few
         one = {"name": log.name, "rows": [number], "alone": number in alone, "curves": kept}
         drawn += [one] if kept else []
-    return {"axes": AXES, "colours": COLOURS, "curves": [*means, *drawn]}
+    return {"axes": AXES, "curves": [*means, *drawn]}
 
 
 def curves_section(data: Mapping[str, Any], logs: Sequence[RunLog]) -> str:

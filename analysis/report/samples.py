@@ -1,7 +1,7 @@
 """The samples of runs as grids of small images: a row per run, a column per step.
 
 The images of one grid have the prompt, the noise and the sampler in common, so they differ by the
-weights alone. A prompt that is the caption of a training image has that image as its first column.
+weights alone.
 """
 
 import base64
@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from PIL import Image
 
 from analysis.measure.differences import yaml_text
+from analysis.observations import group_alike
 from analysis.read.machine import gpu
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, section, text
@@ -31,7 +31,6 @@ _NUMBERED = re.compile(r"(step|image)-(\d+)")
 _DRAWN_BY = frozenset(
     (*tagged("pretrain", "picture"), *tagged("finetune", "picture"), "aitoolkit.model.arch")
 )
-Drawing = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,28 +41,15 @@ class SampleSeries:
     """
 
     log: RunLog
-    drawing: Drawing
+    drawing: Mapping[str, str]
     unit: str
     files: Mapping[int, Path]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SampleGrid:
-    """Series that were drawn alike, and the number of each column."""
-
-    series: tuple[SampleSeries, ...]
-    columns: tuple[int, ...]
 
 
 def series_of(log: RunLog) -> Iterator[SampleSeries]:
     """Yield the series of a run: its grids, and the images of each prompt."""
     folder, config = RunFolder(log.path).samples, log.config or {}
-    names = [
-        name
-        for name in config
-        if name in _DRAWN_BY or (name.startswith("sample.") and _chooses_what(name))
-    ]
-    facts = {name: yaml_text(config[name]) for name in names}
+    facts = {name: yaml_text(value) for name, value in config.items() if _chooses_what(name)}
     is_seeded = "sample.seed" not in config and "seed" in config
     grids = facts | {"seed": str(config["seed"])} if is_seeded else facts
     numbered = _files(folder)
@@ -71,16 +57,16 @@ def series_of(log: RunLog) -> Iterator[SampleSeries]:
         numbered = {("image", 0): images[-1]}
     yield from _series(log, grids, numbered)
     for prompt in range(MAX_PROMPTS):
-        asked = {name: str(value) for name, value in _prompt(log, prompt).items()}
-        files = _files(folder / f"prompt-{prompt:02d}")
         # The seed of a prompt follows from `sample.seed`, or stands for it.
         own = {name: value for name, value in facts.items() if name != "sample.seed"}
-        yield from _series(log, own | asked, files)
+        files = _files(folder / f"prompt-{prompt:02d}")
+        yield from _series(log, own | _prompt(log, prompt), files)
 
 
 def _chooses_what(name: str) -> bool:
-    """Return whether a key of `sample` chooses what is drawn, beside the prompts."""
-    return name != "sample.every" and "prompts" not in name
+    """Return whether a key chooses what is drawn, beside the prompts."""
+    is_of_samples = name.startswith("sample.") and name != "sample.every" and "prompts" not in name
+    return is_of_samples or name in _DRAWN_BY
 
 
 def _series(
@@ -88,8 +74,7 @@ def _series(
 ) -> Iterator[SampleSeries]:
     for unit in dict.fromkeys(unit for unit, _ in files):
         numbers = {number: file for (kind, number), file in files.items() if kind == unit}
-        known = tuple(drawing.items())
-        yield SampleSeries(log=log, drawing=known, unit=unit, files=numbers)
+        yield SampleSeries(log=log, drawing=drawing, unit=unit, files=numbers)
 
 
 def _images(folder: Path) -> list[Path]:
@@ -103,7 +88,7 @@ def _files(folder: Path) -> dict[tuple[str, int], Path]:
     return {(match[1], int(match[2])): path for match, path in found if match}
 
 
-def _prompt(log: RunLog, prompt: int) -> dict[str, Any]:
+def _prompt(log: RunLog, prompt: int) -> dict[str, str]:
     """Return the prompt and the seed of a number of an image, by the manifest or the config."""
     config = log.config or {}
     listed = log.facts.get("prompts") or config.get("sample.prompts") or config.get("prompts") or []
@@ -113,29 +98,20 @@ def _prompt(log: RunLog, prompt: int) -> dict[str, Any]:
         own["seed"] = config["sample.seed"] + prompt
     trigger = str(config.get("data.trigger") or "[trigger]")
     known = own | {"prompt": str(own["prompt"]).replace("[trigger]", trigger)}
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: str(value) for name, value in known.items() if value is not None}
 
 
-def sample_grids(every: Sequence[SampleSeries], *, most_steps: int) -> list[SampleGrid]:
-    """Return a grid per way of drawing, in the order of the runs; at most `most_steps` columns."""
-    alike: dict[tuple[str, Drawing], list[SampleSeries]] = {}
-    for one in every:
-        alike.setdefault((one.unit, one.drawing), []).append(one)
-    return [
-        SampleGrid(
-            series=tuple(series),
-            columns=_columns([one.files for one in series], most_steps),
-        )
-        for series in alike.values()
-    ]
+def sample_grids(every: Sequence[SampleSeries]) -> list[list[SampleSeries]]:
+    """Return the series that were drawn alike together, in the order of the runs."""
+    return group_alike(every, lambda one: (one.unit, *one.drawing.items()))
 
 
-def _columns(files: Sequence[Mapping[int, Path]], most: int) -> tuple[int, ...]:
-    """Return the steps of all runs, thinned evenly to `most` with the first and the last."""
-    every = sorted({step for found in files for step in found})
+def grid_columns(grid: Sequence[SampleSeries], *, most: int) -> list[int]:
+    """Return the steps of all series, thinned evenly to `most` with the first and the last."""
+    every = sorted({step for one in grid for step in one.files})
     count = min(most, len(every))
     places = [round(n * (len(every) - 1) / max(count - 1, 1)) for n in range(count)]
-    return tuple(every[place] for place in places)
+    return [every[place] for place in places]
 
 
 def picture(path: Path) -> str | None:
@@ -172,20 +148,19 @@ def samples_section(logs: Sequence[RunLog], *, most_images: int) -> str:
         return ""
     shown = every[: most_images // 2]
     most_steps = max(2, min(MAX_STEPS, most_images // len(shown)))
-    grids = sample_grids(shown, most_steps=most_steps)
+    grids = sample_grids(shown)
     more = f"The first {len(shown)} of {len(every)} series of samples."
     told = aside(more) if len(every) > len(shown) else ""
-    viewer = '<div id="viewer"></div>'
-    return section("samples", "Samples", *(_grid(one, grids) for one in grids), told, viewer)
+    drawn = (_grid(one, _title(one, grids), most_steps) for one in grids)
+    return section("samples", "Samples", *drawn, told, '<div id="viewer"></div>')
 
 
-def _grid(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
+def _grid(grid: Sequence[SampleSeries], title: str, most_steps: int) -> str:
     """Return the table of one grid; a cell without an image of its own run stays empty."""
-    title = _title(grid, grids)
-    rows = []
-    for series in grid.series:
+    rows, steps = [], grid_columns(grid, most=most_steps)
+    for series in grid:
         cells = []
-        for step in grid.columns:
+        for step in steps:
             file = series.files.get(step)
             address = picture(file) if file else None
             of = f'data-run="{text(series.log.name)}" data-step="{step}" data-noise="{text(title)}"'
@@ -194,7 +169,7 @@ def _grid(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
             cells.append(f"<td>{image}</td>")
         label = "<br>".join(text(line) for line in (series.log.name, *_facts(series.log)))
         rows.append(f'<tr><th scope="row">{label}</th>{"".join(cells)}</tr>')
-    heads = ("", *(f"{grid.series[0].unit} {step}" for step in grid.columns))
+    heads = ("", *(f"{grid[0].unit} {step}" for step in steps))
     top = "".join(f'<th scope="col">{text(head)}</th>' for head in heads)
     return (
         f'<h3>{text(title)}</h3><div class="wide"><table class="samples"><thead><tr>{top}</tr>'
@@ -202,11 +177,10 @@ def _grid(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
     )
 
 
-def _title(grid: SampleGrid, grids: Sequence[SampleGrid]) -> str:
+def _title(grid: Sequence[SampleSeries], grids: Sequence[Sequence[SampleSeries]]) -> str:
     """Return the prompt, the seed, and all else in which not every grid was drawn alike."""
-    own = dict(grid.series[0].drawing)
+    own, others = dict(grid[0].drawing), [one[0].drawing for one in grids]
     prompt, seed = own.pop("prompt", None), own.pop("seed", None)
-    others = [dict(one.series[0].drawing) for one in grids]
     unlike = [name for name in own if len({one[name] for one in others if name in one}) > 1]
     words = [prompt or "samples", *(f"{name} {own[name]}" for name in unlike)]
     return ", ".join(words) + (f" (noise of seed {seed})" if seed is not None else "")

@@ -34,7 +34,7 @@ NODE_SCATTER = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """The compared quantity: a positive number of each run, taken over a `stretch` of it.
+    """The compared quantity: a positive number of each run.
 
     Ratios within `margin` of 1 are the same. `seed_scatter` is what two seeds of one recipe
     typically differ by (a standard deviation of logs): two single runs that differ by no more than
@@ -43,7 +43,6 @@ class Quantity:
 
     name: str
     better: Literal["higher", "lower"]
-    stretch: str
     margin: float
     seed_scatter: float = 0.0
 

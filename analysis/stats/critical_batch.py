@@ -108,13 +108,8 @@ def _variance(runs: list[Floats]) -> Floats:
 
 def _fit(batches: Floats, means: Floats, weights: Floats) -> tuple[Floats, Floats]:
     """Return intercept and slope [d] of a weighted line through each row of `means` [d, m]."""
-    share = weights / weights.sum()
-    centre = float(share @ batches)
-    middle = means @ share
-    slope = ((means - middle[:, None]) * (share * (batches - centre))).sum(axis=1) / float(
-        share @ (batches - centre) ** 2
-    )
-    return middle - slope * centre, slope
+    slope, intercept = np.polyfit(batches, means.T, 1, w=np.sqrt(weights))
+    return intercept, slope
 
 
 def _critical(intercept: Floats, slope: Floats) -> Floats:

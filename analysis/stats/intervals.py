@@ -53,11 +53,6 @@ def decimal_grid(readings: Floats) -> float | None:
     return None
 
 
-def scaled(estimate: Estimate, factor: float) -> Estimate:
-    """Return an estimate times a known positive number."""
-    return estimate.map(lambda value: value * factor)
-
-
 def blocks_mean(values: Floats) -> Estimate:
     """Return the mean of `[runs, blocks]`, with Student's interval from the scatter of blocks."""
     runs, blocks = values.shape

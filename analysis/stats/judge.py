@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.stats.contrast import Contrast, Quantity, Unit, Word, is_within
+from analysis.stats.contrast import Contrast, Quantity, Word, is_within
 from analysis.stats.intervals import Estimate
 from analysis.stats.mean import Mean
 
@@ -16,16 +16,12 @@ LEVEL = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """The judgement of one contrast among `comparisons` of a table."""
+    """The word for one contrast among `comparisons` of a table, and why it is no other."""
 
     word: Word
-    ratio: Estimate | None
-    unit: Unit
-    n: int
-    comparisons: int
-    is_claim: bool
     why: str | None
-    remarks: tuple[str, ...] = ()
+    ratio: Estimate | None
+    comparisons: int
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -64,16 +60,8 @@ def is_tested(one: Contrast) -> bool:
 
 def _judged(one: Contrast, quantity: Quantity, *, adjusted: float, comparisons: int) -> Judgement:
     word, why = _word(one, quantity, adjusted)
-    return Judgement(
-        word=word,
-        ratio=one.mean.estimate().map(math.exp) if one.mean else None,
-        unit=one.unit,
-        n=one.n,
-        comparisons=comparisons,
-        is_claim=one.is_claim,
-        why=why,
-        remarks=one.remarks,
-    )
+    ratio = one.mean.ratio() if one.mean else None
+    return Judgement(word=word, why=why, ratio=ratio, comparisons=comparisons)
 
 
 def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str | None]:

@@ -35,6 +35,10 @@ class Mean:
         half = self.half_width
         return Estimate(value=self.value, low=self.value - half, high=self.value + half)
 
+    def ratio(self) -> Estimate:
+        """Return the ratio, with its interval, that this is the logarithm of."""
+        return self.estimate().map(math.exp)
+
     @property
     def half_width(self) -> float:
         """Half the width of Student's 95 % interval, without end if there is no error."""
@@ -97,6 +101,17 @@ def effective_number(noise: Floats, *, fitted: int = 1) -> float:
     """Return how many independent values a series counts as, for the error of its mean."""
     time = max(1.0, autocorrelation_time(noise, fitted=fitted), lag_one_time(noise))
     return max(len(noise) / time, FEWEST_EFFECTIVE)
+
+
+def weighted(series: Floats, weights: Floats) -> Floats:
+    """Return values [n] whose mean is the weighted one, and whose scatter gives its error.
+
+    They are linear in what each value adds to the mean (a ratio of sums) beside its weight.
+    """
+    if (weights == weights[:1]).all():
+        return series
+    mean = float(np.average(series, weights=weights))
+    return mean + (series - mean) * weights / float(weights.mean())
 
 
 def mean_of(series: Floats) -> Mean:

@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.mean import Mean, autocorrelation_time, lag_one_time, mean_of, without_period
+from analysis.stats.mean import (
+    Mean,
+    autocorrelation_time,
+    lag_one_time,
+    mean_of,
+    weighted,
+    without_period,
+)
 
 # Warm-up: a segment shorter than MIN_SEGMENT has none, a step needs MIN_STRENGTH deviations, and
 # 1/GUARD of the cut is added to it as a margin.
@@ -62,10 +69,15 @@ class Summary:
 
 
 def summarise(
-    seconds: Floats, segment: NDArray[np.int64], *, most_isolated: int = MOST_ISOLATED
+    seconds: Floats,
+    segment: NDArray[np.int64],
+    *,
+    steps: Floats,
+    most_isolated: int = MOST_ISOLATED,
 ) -> Summary:
     """Return the mean of `seconds` (per step, in order) after the warm-up of each segment.
 
+    Each value counts by the number of its `steps`, so that the mean is all seconds over all steps.
     A segment is an attempt. Slow intervals count, since the run did spend that time; only up to
     `most_isolated` ones far from all others are set aside.
     """
@@ -78,18 +90,19 @@ def summarise(
     far = is_far(seconds[rows])
     if far.sum() <= min(most_isolated, ISOLATED_SHARE * len(far)):
         kept[rows[far]] = False
-    counted = seconds[kept]
+    counted, weights = seconds[kept], steps[kept]
+    spent = counted * weights
     median = float(np.median(counted))
     change = lasting_change(np.log(counted))
     if change is not None:
         change = Change(index=int(np.flatnonzero(kept)[change.index]), ratio=change.ratio)
     return Summary(
-        mean=mean_of(counted),
+        mean=mean_of(weighted(counted, weights)),
         kept=kept,
         warmup=warm,
         isolated=int((~kept).sum()) - warm,
         far=int(far.sum()),
-        slow_share=float(counted[counted > SLOW_TIMES * median].sum() / counted.sum()),
+        slow_share=float(spent[counted > SLOW_TIMES * median].sum() / spent.sum()),
         change=change,
     )
 
@@ -149,14 +162,15 @@ def _slow_head(scores: Floats, most: int, deviation: float) -> int:
     return int(heads[best]) if strength[best] > MIN_STRENGTH else 0
 
 
-def ratio_of_means(above: Floats, below: Floats) -> Mean:
+def ratio_of_means(above: Floats, below: Floats, *, weights: Floats) -> Mean:
     """Return the log of the ratio of the means of two series [n] whose values belong together.
 
+    Each pair of values counts by its weight [n].
     Its error is the error of the mean of above/mean(above) - below/mean(below), in which what both
     share cancels, such as a pause at the same step. A lasting change of this difference is what
     these two series did, not noise. The mean of a periodic series is over whole periods.
     """
-    (a, above), (b, below) = map(without_period, (above, below))
+    (a, above), (b, below) = (without_period(weighted(one, weights)) for one in (above, below))
     gap = above / a - below / b
     if (change := lasting_change(gap)) is not None:
         sides = gap[: change.index], gap[change.index :]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,37 +11,26 @@ from analysis.measure.speed import SPEED, Arm
 from analysis.observations import overlap
 from analysis.stats.contrast import Contrast, Quantity, refused
 from analysis.stats.intervals import Floats
-from analysis.stats.judge import judge
 from analysis.stats.mean import Mean
 from analysis.stats.samples import one_sample
 from analysis.study.cells import Levels, factors_of, peak_memory_gb
-from analysis.verdict import verdict_fields
+from analysis.verdict import Comparison, verdicts
 
 MIN_PAIRS = 3
 PAIRS = ("pairs of cells",)
 METRICS = {
     "images_per_s": SPEED,
-    "gpu_gb": Quantity(name="memory", better="lower", stretch="peak", margin=0.01),
+    "gpu_gb": Quantity(name="memory", better="lower", margin=0.01),
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Effect:
-    """The effect of one level of a factor against its first one, over pairs of cells."""
-
-    metric: str
-    factor: str
-    before: str
-    after: str
-    contrast: Contrast
-
-
-def effects(arms: Sequence[Arm]) -> list[Effect]:
-    """Return the effect of every level against the factor's first one, for every metric."""
+def effect_rows(arms: Sequence[Arm]) -> list[dict[str, Any]]:
+    """Return a row for each level of a factor against its first one, for every metric."""
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
     slowed = overlap([run.log for arm in arms for run in arm.runs])
-    found = []
-    for metric in METRICS:
+    rows: list[dict[str, Any]] = []
+    comparisons = []
+    for metric, quantity in METRICS.items():
         cells = _mean_logs(arms, levels, metric)
         for index, factor in enumerate(factors):
             before, *others = sorted(dict.fromkeys(own[index] for own in levels), key=_rank)
@@ -50,13 +38,13 @@ def effects(arms: Sequence[Arm]) -> list[Effect]:
                 changes = _changes(cells, index, before, after)
                 if not len(changes):
                     continue
-                is_slowed = slowed is not None and metric == "images_per_s"
-                contrast = refused(slowed) if is_slowed and slowed else _contrast(changes)
-                effect = Effect(
-                    metric=metric, factor=factor, before=before, after=after, contrast=contrast
-                )
-                found.append(effect)
-    return found
+                why = slowed if quantity is SPEED else None
+                contrast = refused(why) if why else _contrast(changes)
+                row = {"metric": metric, "factor": factor, "from": before, "to": after}
+                rows.append(row | {"pairs": contrast.n})
+                names = {"base": f"{factor} {before}", "arm": f"{factor} {after}"}
+                comparisons.append(Comparison(quantity=quantity, contrast=contrast, **names))
+    return [row | found for row, found in zip(rows, verdicts(comparisons), strict=True)]
 
 
 def _mean_logs(arms: Sequence[Arm], levels: Sequence[Levels], metric: str) -> dict[Levels, float]:
@@ -97,24 +85,3 @@ def _contrast(changes: Floats) -> Contrast:
         return Contrast(mean=one_sample(changes), unit="repeat", n=n, is_claim=True, remarks=PAIRS)
     mean, why = Mean(value=float(changes.mean())), f"{n} pairs of cells, fewer than {MIN_PAIRS}"
     return Contrast(mean=mean, unit="repeat", n=n, why=why)
-
-
-def effect_rows(found: Sequence[Effect]) -> list[dict[str, Any]]:
-    """Return a row per effect, whose verdicts share one error."""
-    verdicts = judge([(one.contrast, METRICS[one.metric]) for one in found])
-    return [
-        {
-            "metric": one.metric,
-            "factor": one.factor,
-            "from": one.before,
-            "to": one.after,
-            "pairs": one.contrast.n,
-            **verdict_fields(
-                verdict,
-                METRICS[one.metric],
-                base=f"{one.factor} {one.before}",
-                arm=f"{one.factor} {one.after}",
-            ),
-        }
-        for one, verdict in zip(found, verdicts, strict=True)
-    ]

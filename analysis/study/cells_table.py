@@ -1,6 +1,5 @@
 """A row per cell of a study: levels, rate over repeats, speedup, and loss."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,14 +7,16 @@ import numpy as np
 
 from analysis.measure.loss import Compared, final_loss
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, pooled_rate
+from analysis.measure.speed import SPEED, Arm, group_arms
 from analysis.measure.speed_table import rate_fields
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
+from analysis.stats.intervals import estimate_fields
 from analysis.stats.samples import one_sample
 from analysis.study.cells import factors_of, peak_memory_gb, seconds_per_image
-from analysis.study.compare import Comparison, compare_arms
-from analysis.verdict import verdict_fields
+from analysis.study.compare import compare_arms
+from analysis.verdict import FIELDS
+from configs.table import Row
 
 MACHINE = (
     "gpu", "gpu_memory_gb", "cpu", "nodes", "ranks", "versions.torch", "versions.cuda", "code",
@@ -34,10 +35,8 @@ def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, A
     return rows_of(arms, found, of=compared.of)
 
 
-def rows_of(
-    arms: Sequence[Arm], found: Sequence[Comparison], *, of: str = "loss"
-) -> list[dict[str, Any]]:
-    """Return one row per cell with its comparisons in speed and `of`, as `cell_rows` does."""
+def rows_of(arms: Sequence[Arm], found: Sequence[Row], *, of: str = "loss") -> list[dict[str, Any]]:
+    """Return one row per cell with what rows of `compare_arms` say about speed and `of`."""
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
     # Runs that ended before they knew their GPU may have the levels of another cell.
     is_told = len(arms) == len({*levels}) > 1
@@ -47,24 +46,21 @@ def rows_of(
         rows.append(
             dict(zip(factors, own, strict=True))
             | {"cell": None if is_told else arm.name, "runs": len(arm.runs)}
-            | rate_fields(arm, pooled_rate(arm))
-            | _judged(found, arm, SPEED.name)
+            | rate_fields(arm)
+            | _verdict(found, arm, SPEED.name)
             | _image_seconds(arm)
             | {"gpu_gb": max(peaks, default=None), of: _final_value(arm, of)}
-            | _judged(found, arm, of.replace("_", " "), prefix="loss_")
+            | _verdict(found, arm, of.replace("_", " "), prefix="loss_")
             | {"ended_early": _early_ends(arm)}
         )
     return rows
 
 
-def _judged(
-    found: Sequence[Comparison], arm: Arm, name: str, *, prefix: str = ""
-) -> dict[str, Any]:
-    """Return the fields of an arm's comparison in a quantity; None for the first arm's."""
-    own = (one for one in found if one.arm is arm and one.quantity.name == name)
-    if (one := next(own, None)) is not None:
-        return one.fields(prefix=prefix)
-    return verdict_fields(None, SPEED, base="", arm="", prefix=prefix)
+def _verdict(found: Sequence[Row], arm: Arm, quantity: str, *, prefix: str = "") -> dict[str, Any]:
+    """Return the fields of an arm's verdict on a quantity; None for the first arm's."""
+    own = (row for row in found if (row["run"], row["quantity"]) == (arm.name, quantity))
+    row = next(own, {})
+    return {f"{prefix}{name}": row.get(name) for name in FIELDS}
 
 
 def _final_value(arm: Arm, of: str) -> float | None:
@@ -75,14 +71,9 @@ def _final_value(arm: Arm, of: str) -> float | None:
 def _image_seconds(arm: Arm) -> dict[str, float | None]:
     """Return seconds per generated image, with the interval between repeats or within one run."""
     each = [found for run in arm.runs if (found := seconds_per_image(run.log)) is not None]
-    if not each:
-        return dict.fromkeys(("image_s", "image_s_low", "image_s_high"))
     if len(each) > 1:
-        logs = np.log([one.value for one in each])
-        found = one_sample(logs).estimate().map(math.exp)
-    else:
-        found = each[0]
-    return {"image_s": found.value, "image_s_low": found.low, "image_s_high": found.high}
+        return estimate_fields("image_s", one_sample(np.log([one.value for one in each])).ratio())
+    return estimate_fields("image_s", each[0] if each else None)
 
 
 def _early_ends(arm: Arm) -> str | None:

@@ -1,35 +1,17 @@
 """Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
-from analysis.measure.quality import FID, quality_contrast, quality_of
+from analysis.measure.quality import FID, last_distances, quality_contrast
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
+from analysis.measure.speed import SPEED, Arm, attribution, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
-from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, of_cells
-from analysis.stats.judge import Judgement, judge
-from analysis.verdict import verdict_fields
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """The judgement of an arm against the first on one quantity, among all of a table."""
-
-    base: Arm
-    arm: Arm
-    quantity: Quantity
-    judgement: Judgement
-
-    def fields(self, *, prefix: str = "") -> dict[str, Any]:
-        """Return the judgement as fields of a row."""
-        names = {"base": self.base.name, "arm": self.arm.name}
-        return verdict_fields(self.judgement, self.quantity, prefix=prefix, **names)
+from analysis.verdict import Comparison, verdicts
 
 
 def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
@@ -41,12 +23,12 @@ def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
 
 def compare_arms(
     arms: Sequence[Arm], losses: Sequence[Compared], *, quality: bool, as_cells: bool
-) -> list[Comparison]:
-    """Return the comparisons of each arm but the first in speed and `losses`.
+) -> list[dict[str, Any]]:
+    """Return a row for each arm but the first and each quantity: speed and `losses`.
 
-    With `quality` also in FID, and only in what both arms have. Two runs are
-    compared as they are. A single run `as_cells` stands for its cell, and its interval allows for
-    the scatter between runs.
+    With `quality` also FID, and only what both arms have. A row has the verdict and what else
+    differs. Two runs are compared as they are. A single run `as_cells` stands for its cell, and its
+    interval allows for the scatter between runs.
     """
     base, *others = arms
     made: list[tuple[Arm, Quantity, Contrast]] = []
@@ -58,13 +40,25 @@ def compare_arms(
             for one in losses
             if not quality or _have(one.of, sides)
         ]
-        distances = [quality_of(side) for side in sides] if quality else [None]
-        if distances[0] is not None and distances[-1] is not None:
-            made.append((arm, FID, quality_contrast(distances[0], distances[-1])))
-    pairs = [(of_cells(one, of) if as_cells else one, of) for _, of, one in made]
+        distances = [last_distances(side) for side in sides]
+        if quality and all(distances):
+            made.append((arm, FID, quality_contrast(*distances)))
+    found = verdicts(
+        [
+            Comparison(
+                base=base.name,
+                arm=arm.name,
+                quantity=quantity,
+                contrast=of_cells(one, quantity) if as_cells else one,
+            )
+            for arm, quantity, one in made
+        ]
+    )
     return [
-        Comparison(base=base, arm=arm, quantity=of, judgement=judgement)
-        for (arm, of, _), judgement in zip(made, judge(pairs), strict=True)
+        {"run": arm.name, "against": base.name, "quantity": quantity.name}
+        | verdict
+        | {"differs": attribution(base, arm, of="clock" if quantity is SPEED else "loss")}
+        for (arm, quantity, _), verdict in zip(made, found, strict=True)
     ]
 
 
@@ -75,8 +69,8 @@ def _have(name: str, sides: Sequence[Sequence[RunLog]]) -> bool:
     return all(any(name in one for one in log.evaluations) for log in logs)
 
 
-def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[Comparison]:
-    """Return the comparisons of `compare` and of a report, on every quantity.
+def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str, Any]]:
+    """Return the rows of `compare` and of a report, on every quantity.
 
     Of more than two arms a single run stands for its cell.
     """
@@ -89,21 +83,6 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[Comparis
 def axis_of(logs: Iterable[RunLog]) -> str:
     """Return what losses are aligned on: images if all runs record them, else steps."""
     return "images" if all((log.column("images") > 0).any() for log in logs) else "step"
-
-
-def comparison_rows(found: Sequence[Comparison]) -> list[dict[str, Any]]:
-    """Return a row per comparison, with what else differs between its arms."""
-    return [
-        {"run": one.arm.name, "against": one.base.name, "quantity": one.quantity.name}
-        | one.fields()
-        | {"differs": _differs(one)}
-        for one in found
-    ]
-
-
-def _differs(one: Comparison) -> str:
-    logs = one.base.runs[0].log, one.arm.runs[0].log
-    return attributed(*logs, of="clock" if one.quantity is SPEED else "loss")
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:

@@ -10,14 +10,14 @@ import numpy as np
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import held_out_losses
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, speed_contrast, why_not_comparable
-from analysis.observations import nodes_of, seed_of
+from analysis.measure.speed import SPEED, Arm, speed_contrast
+from analysis.observations import group_alike, nodes_of, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Quantity, Word
+from analysis.stats.contrast import Contrast, Quantity, Unit, Word
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import Judgement
 from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, side
-from analysis.verdict import ratio_text, verdict_fields
+from analysis.verdict import Comparison, ratio_text
 from configs.schema.study import FEWEST_REPEATS
 from runs.attempt.pruning import DECIDED, skip, waiting
 from runs.folder import RunFolder
@@ -31,40 +31,18 @@ Repeat = tuple[int, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
-    """The judgement of a quantity of a cell over the first cell's, by the repeats done so far.
-
-    Its interval holds at any time (`analysis.stats.sequential`), for all comparisons of the study.
-    `why` is `UNDECIDED`, `OUT_OF_REACH` or that nodes are mixed up with cells, None if the repeats
-    settle it.
-    """
-
-    cell: str
-    quantity: Quantity
-    judgement: Judgement
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether the planned repeats can change nothing."""
-        return self.judgement.why in (None, OUT_OF_REACH)
-
-    def row(self, *, base: str) -> dict[str, Any]:
-        """Return one row of the table; unknown values are None."""
-        verdict = verdict_fields(self.judgement, self.quantity, base=base, arm=self.cell)
-        quantity = "rate" if self.quantity is SPEED else "loss"
-        return {"cell": self.cell, "quantity": quantity, **verdict}
-
-
-@dataclass(frozen=True, kw_only=True)
 class Decision:
-    """The contrasts of a study, its runs by cell, and the cells that more repeats cannot change.
+    """What a study settles so far, its runs by cell, and the cells that more repeats cannot change.
 
-    A cell has the name of its first run, and is settled if none of its contrasts is undecided; the
-    first cell is if all others are.
+    A row of `found` is the verdict on a quantity of a cell against the first one, by the repeats
+    done so far; its interval holds at any time (`analysis.stats.sequential`), for all of the study.
+    `why` is `UNDECIDED`, `OUT_OF_REACH` or that nodes are mixed up with cells, None if the repeats
+    settle it. A cell has the name of its first run, and is settled if the planned repeats can
+    change none of its verdicts; the first cell is if all others are.
     """
 
-    contrasts: tuple[Standing, ...]
-    cells: Mapping[str, tuple[StudyRow, ...]]
+    found: tuple[dict[str, Any], ...]
+    cells: Mapping[str, Sequence[StudyRow]]
     settled: frozenset[str]
 
 
@@ -74,7 +52,9 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     The quantities are the rate and, if the seed is an axis, the loss where cells can be compared by
     it: a held-out one if both evaluate it, otherwise the training loss.
     """
-    settings, cells = study.study(), _cells(study.in_grid_order())
+    settings = study.study()
+    groups = group_alike(study.in_grid_order(), _levels)
+    cells = {group[0].cell: sorted(group, key=lambda row: row.order) for group in groups}
     by_name = {log.path.name: log for log in logs}
     runs = {
         name: {_repeat(row): by_name.get(row.cell) for row in rows} for name, rows in cells.items()
@@ -89,28 +69,21 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     )
     pairs = {name: _done_pairs(runs[first], runs[name]) for name in others}
     rates = {name: _rates(pairs[name]) for name in others}
-    alike = list(rates.values())
-    contrasts = []
+    alike, found = list(rates.values()), []
     for name in others:
         mixed = _nodes_of_cells(pairs[name])
-        contrasts.append(_standing(name, SPEED, rates[name], planned, cells=alike, refused=mixed))
+        found.append(_row(first, name, SPEED, rates[name], planned, cells=alike, refused=mixed))
         losses = _losses(pairs[name]) if "loss" in quantities else None
         if losses is not None:
-            contrasts.append(_standing(name, Compared().quantity, losses, planned))
-    still_open = {one.cell for one in contrasts if not one.is_settled}
+            found.append(_row(first, name, Compared().quantity, losses, planned))
+    still_open = {row["cell"] for row in found if row["why"] not in (None, OUT_OF_REACH)}
     still_open |= {first} if still_open else set()
-    return Decision(contrasts=tuple(contrasts), cells=cells, settled=frozenset(cells) - still_open)
+    return Decision(found=tuple(found), cells=cells, settled=frozenset(cells) - still_open)
 
 
-def _cells(rows: Sequence[StudyRow]) -> dict[str, tuple[StudyRow, ...]]:
-    """Return the repeats of each cell, over seeds too, in the order of running."""
-    groups: dict[str, list[StudyRow]] = {}
-    for row in rows:
-        levels = {axis: level for axis, level in row.levels.items() if axis != "seed"}
-        groups.setdefault(json.dumps(levels), []).append(row)
-    return {
-        group[0].cell: tuple(sorted(group, key=lambda row: row.order)) for group in groups.values()
-    }
+def _levels(row: StudyRow) -> str:
+    """Return what the repeats of a cell share, those over seeds too."""
+    return json.dumps({axis: level for axis, level in row.levels.items() if axis != "seed"})
 
 
 def _repeat(row: StudyRow) -> Repeat:
@@ -140,12 +113,9 @@ def _rates(pairs: Pairs) -> Floats:
     What the runs of a repeat share, such as the state of the machine, cancels.
     """
     measured = measure_rates([log for pair in pairs for log in pair])
-    below, above = measured[::2], measured[1::2]
-    if not pairs or why_not_comparable(Arm(runs=tuple(below)), Arm(runs=tuple(above))):
-        return np.empty(0)
     found = [
         speed_contrast(Arm(runs=(base,)), Arm(runs=(run,)))
-        for base, run in zip(below, above, strict=True)
+        for base, run in zip(measured[::2], measured[1::2], strict=True)
     ]
     return np.array([one.mean.value for one in found if one.mean])
 
@@ -183,10 +153,10 @@ def _loss_ratio(first: RunLog, other: RunLog) -> float | None:
     return None
 
 
-def _standing(
-    cell: str, quantity: Quantity, values: Floats, planned: Planned, *,
+def _row(
+    base: str, cell: str, quantity: Quantity, values: Floats, planned: Planned, *,
     cells: Sequence[Floats] = (), refused: str | None = None,
-) -> Standing:  # fmt: skip
+) -> dict[str, Any]:  # fmt: skip
     ratio = None if refused else interval_so_far(values, planned, cells=cells)
     where = side(ratio, margin=planned.margin) if ratio else None
     word: Word = "undetermined"
@@ -195,16 +165,12 @@ def _standing(
         word, why = quantity.word(where) if where else "same", None
     elif ratio is not None and not is_in_reach(values, planned, cells=cells):
         why = OUT_OF_REACH
-    judgement = Judgement(
-        word=word,
-        ratio=ratio,
-        unit="pass" if quantity is SPEED else "seed",
-        n=len(values),
-        comparisons=planned.contrasts,
-        is_claim=True,
-        why=why,
-    )
-    return Standing(cell=cell, quantity=quantity, judgement=judgement)
+    unit: Unit = "pass" if quantity is SPEED else "seed"
+    contrast = Contrast(mean=None, unit=unit, n=len(values), is_claim=True)
+    judged = Judgement(word=word, why=why, ratio=ratio, comparisons=planned.contrasts)
+    compared = Comparison(base=base, arm=cell, quantity=quantity, contrast=contrast)
+    name = "rate" if quantity is SPEED else "loss"
+    return {"cell": cell, "quantity": name} | compared.fields(judged)
 
 
 def end_settled(study: StudyFolder, found: Decision) -> list[str]:
@@ -218,7 +184,7 @@ def end_settled(study: StudyFolder, found: Decision) -> list[str]:
     for run in waiting(study):
         cell = cell_of[run.name]
         if cell in found.settled:
-            own = [_phrase(one) for one in found.contrasts if one.cell == cell]
+            own = [_phrase(row) for row in found.found if row["cell"] == cell]
             message = f"decided: {', '.join(own) or 'all other cells are settled'}"
             if skip(run, proof=RunFolder(study.cell(cell)), reason=DECIDED, message=message):
                 ended.append(f"skipped: {run.name}")
@@ -230,8 +196,6 @@ def end_settled(study: StudyFolder, found: Decision) -> list[str]:
     return ended
 
 
-def _phrase(found: Standing) -> str:
-    judged = found.judgement
-    assert judged.ratio is not None
-    ratio = ratio_text(judged.ratio.value, judged.ratio.low, judged.ratio.high)
-    return f"{judged.why or judged.word} ({ratio} after {judged.n} repeats)"
+def _phrase(row: Mapping[str, Any]) -> str:
+    ratio = ratio_text(row["ratio"], row["low"], row["high"])
+    return f"{row['why'] or row['word']} ({ratio} after {row['n']} repeats)"

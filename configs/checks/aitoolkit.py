@@ -54,7 +54,7 @@ def check_keys(config: Finetune) -> None:
             raise ConfigError(f"aitoolkit.{name}: remove it and set {taken()[name]}")
         group, _, key = name.rpartition(".")
         if known and key not in known.get(group, frozenset()):
-            raise ConfigError(_unknown(name, group, known))
+            raise ConfigError(_unknown(name, known))
 
 
 def _names(tree: Mapping[str, Any]) -> Iterator[str]:
@@ -68,13 +68,9 @@ def _names(tree: Mapping[str, Any]) -> Iterator[str]:
             yield name
 
 
-def _unknown(name: str, group: str, known: Mapping[str, frozenset[str]]) -> str:
+def _unknown(name: str, known: Mapping[str, frozenset[str]]) -> str:
     every = [f"{of}.{key}".lstrip(".") for of, keys in known.items() for key in sorted(keys)]
-    offered = [key for key in every if key not in taken()]
-    here = [key for key in offered if key.rpartition(".")[0] == group]
-    near = difflib.get_close_matches(name, here, n=1) or difflib.get_close_matches(
-        name, offered, n=1
-    )
+    near = difflib.get_close_matches(name, [key for key in every if key not in taken()], n=1)
     hint = f"; did you mean aitoolkit.{near[0]}?" if near else ""
     return f"aitoolkit.{name}: ai-toolkit has no such key and would ignore it{hint}"
 

@@ -1,6 +1,5 @@
 """Resolve a study to its cells: every combination of levels, each validated like any config."""
 
-import difflib
 import hashlib
 import itertools
 import json
@@ -26,14 +25,10 @@ _TURN_RECORDS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One point of a grid: its level on each axis (a value, or a label) and its config.
-
-    `changes` holds the dotted keys in which it differs from the base.
-    """
+    """One point of a grid: its level on each axis (a value, or a label) and its config."""
 
     name: str
     levels: dict[str, Any]
-    changes: Tree
     config: Run
 
 
@@ -50,21 +45,16 @@ def make_cells(study: Study, base: Tree, *, source: str) -> list[Cell]:
     """Return a study's cells over `base`; a `ConfigError` names `source`, cell and key."""
     axes = [_axis(name, levels) for name, levels in study.axes.items()]
     _check_keys(study, axes, source=source)
-    for condition in study.leave_out:
-        _check_condition(condition, axes, source=source)
     combinations = list(_combinations(axes, source=source))
     labelled = frozenset(axis.name for axis in axes if axis.labelled)
     names = cell_names([levels for levels, _ in combinations], labelled=labelled)
     question = {} if study.question is None else {"question": study.question}
-    fixed = flatten(study.set) | question
-    common = merge(base, fixed)
+    common = merge(base, flatten(study.set) | question)
     cells = []
     for name, (levels, changes) in zip(names, combinations, strict=True):
-        if any(_matches(condition, levels) for condition in study.leave_out):
-            continue
         tree = merge(common, changes)
         config = with_absolute_paths(resolve(tree, source=f"{source}, cell {name}"))
-        cells.append(Cell(name=name, levels=levels, changes=fixed | changes, config=config))
+        cells.append(Cell(name=name, levels=levels, config=config))
     _check_distinct(cells, source=source)
     if study.interleave is not None:
         _check_turns(cells, study.interleave, source=source)
@@ -131,43 +121,8 @@ def _check_keys(study: Study, axes: list[Axis], *, source: str) -> None:
             )
 
 
-def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal, where True is not 1."""
-    return isinstance(one, bool) == isinstance(other, bool) and bool(one == other)
-
-
-def as_list(value: Any) -> list[Any]:
-    """Return the values that a condition of `leave_out` allows for a name: one, or a list."""
-    return value if isinstance(value, list) else [value]
-
-
-def _matches(condition: Mapping[str, Any], levels: Mapping[str, Any]) -> bool:
-    return all(
-        any(is_same(levels[name], one) for one in as_list(wanted))
-        for name, wanted in condition.items()
-    )
-
-
-def _check_condition(condition: Mapping[str, Any], axes: list[Axis], *, source: str) -> None:
-    """Raise `ConfigError` for a condition of `leave_out` that no combination can match."""
-    known = {axis.name: [level for level, _ in axis.levels] for axis in axes}
-    for name, wanted in condition.items():
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise ConfigError(f"{source}: leave_out: {name} is not an axis{hint}")
-        for one in as_list(wanted):
-            if not any(is_same(one, level) for level in known[name]):
-                raise ConfigError(
-                    f"{source}: leave_out: axis {name} has no level {one!r}; it has "
-                    f"{', '.join(map(str, known[name]))}"
-                )
-
-
 def _check_distinct(cells: list[Cell], *, source: str) -> None:
-    """Raise `ConfigError` if there is no cell, or two are the same."""
-    if not cells:
-        raise ConfigError(f"{source}: leave_out leaves out every cell; relax its conditions")
+    """Raise `ConfigError` if two cells are the same."""
     seen: dict[str, str] = {}
     for cell in cells:
         text = repr(cell.config)
@@ -216,14 +171,11 @@ def _whole_words(text: str, most: int) -> str:
 
 def _part(axis: str, level: Any, *, is_label: bool) -> str:
     text = level if isinstance(level, str) else json.dumps(level, ensure_ascii=True)
-    # The end of a path says more than its beginning.
+    # The last name of a path says more than the others.
     shown = text.rpartition("/")[2] if text.startswith("/") else text
     value = re.sub(r"[^A-Za-z0-9.]+", "-", shown).strip("-.")
     lossy = not value or value != text.replace("_", "-") or len(value) > _LONGEST_PART
-    if shown != text:
-        value = _whole_words(value[::-1], _LONGEST_PART)[::-1].strip("-.")
-    else:
-        value = _whole_words(value, _LONGEST_PART).rstrip("-.")
+    value = _whole_words(value, _LONGEST_PART).rstrip("-.")
     if lossy:
         value = f"{value}-{_digest(level)}" if value else _digest(level)
     if is_label:

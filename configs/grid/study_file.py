@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from configs.errors import ConfigError
-from configs.grid.cells import Cell, as_list, is_same, make_cells
+from configs.grid.cells import Cell, make_cells
 from configs.load import (
     Tree,
     merge,
@@ -88,7 +88,7 @@ def _with_values(study: Study, values: dict[str, list[Any]], *, source: str) -> 
             if len(given) > 1:
                 raise ConfigError(f"{name}: expected one value, found {', '.join(map(str, given))}")
             tree[name] = given[0]
-        elif name in ("kind", "base", "set", "axes", "leave_out"):
+        elif name in ("kind", "base", "set", "axes"):
             raise ConfigError(f"{name}: can be changed only in the file of the study, {source}")
         elif name in tree["axes"]:
             tree["axes"] = tree["axes"] | {name: _narrowed(name, tree["axes"][name], given)}
@@ -96,7 +96,6 @@ def _with_values(study: Study, values: dict[str, list[Any]], *, source: str) -> 
             tree["axes"] = tree["axes"] | {name: given}
         else:
             tree["set"] = merge(tree["set"], {name: given[0]})
-    tree["leave_out"] = [one for one in tree["leave_out"] if _can_hold(one, tree["axes"], values)]
     return resolve_study(tree, source=source)
 
 
@@ -109,12 +108,3 @@ def _narrowed(name: str, levels: Any, given: list[Any]) -> Any:
             f"{name}={unknown[0]}: no such label of the axis; it has {', '.join(levels)}"
         )
     return {label: levels[label] for label in levels if label in given}
-
-
-def _can_hold(condition: Tree, axes: Tree, values: dict[str, list[Any]]) -> bool:
-    """Return whether a condition can still match after the command line chose some levels."""
-    for name in set(condition) & set(axes) & set(values):
-        wanted = as_list(condition[name])
-        if not any(is_same(one, level) for one in wanted for level in axes[name]):
-            return False
-    return True

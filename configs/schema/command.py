@@ -2,20 +2,8 @@
 
 from typing import Any, Literal
 
-from pydantic import Field
-
-from configs.schema.key import KeyGroup, key
+from configs.schema.key import key
 from configs.schema.run import Run
-
-# Names that no value that is varied may have.
-GIVEN = ("output", "seed", "gpus", "nodes")
-
-
-class ProgramLog(KeyGroup):
-    """The log that `analysis` reads; see docs/log-formats.md."""
-
-    pattern: str | None = key(None, "regular expression for a line, as --pattern", free=True)
-    columns: dict[str, str] = key({}, "names of columns by ours, as --columns", free=True)
 
 
 class Command(Run):
@@ -31,4 +19,3 @@ class Command(Run):
     signal: Literal["USR1", "USR2", "TERM"] | None = key(
         None, "signal that Slurm sends the script near the time limit", free=True
     )
-    log: ProgramLog = Field(default_factory=ProgramLog)  # type: ignore[assignment]

@@ -32,9 +32,6 @@ class Study(KeyGroup):
     axes: dict[str, Any] = key(
         {}, "the grid: key: [values], or name: {label: {key: value, ...}, ...}"
     )
-    leave_out: list[dict[str, Any]] = key(
-        [], "cells to leave out: mappings of axes to a level or a list"
-    )
     repeats: int = key(
         1, "runs of each cell, all with one seed (for more seeds make seed an axis)", ge=1,
         le=_MOST_REPEATS,
@@ -58,6 +55,10 @@ class Study(KeyGroup):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Study":
+        for name, levels in self.axes.items():
+            refusal = _refusal(name, levels)
+            if refusal:
+                raise ValueError(f"axes: {refusal}")
         repeats = self.repeats * len(self.axes.get("seed", [None]))
         if self.stop and repeats < FEWEST_REPEATS:
             raise ValueError(
@@ -69,12 +70,6 @@ class Study(KeyGroup):
                 "stop: decided skips runs that wait, and with interleave all begin in the first "
                 "round; remove one of the two"
             )
-        for name, levels in self.axes.items():
-            refusal = _refusal(name, levels)
-            if refusal:
-                raise ValueError(f"axes: {refusal}")
-        if any(not condition for condition in self.leave_out):
-            raise ValueError("leave_out: {} would leave out every cell; name the values to match")
         return self
 
 

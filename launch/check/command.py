@@ -60,27 +60,17 @@ def _check(path: Path, overrides: list[str], flags: Flags) -> int:
         return print_findings(read_script(path), version=_version(flags))
     if kind in _DATA:
         return _check_data(part, path, overrides if part == "finetune" else [], flags)
-    if kind == "LoRA":
-        return _check_lora(path)
-    from launch.check.config import check_config
+    from launch.check.config import check_config, check_lora
     from launch.script.request import is_of_a_script, script_study
 
+    if kind == "LoRA":
+        return check_lora(path)
     if is_of_a_script(path):
         study = script_study(path)
         return print_findings(read_script(Path(str(study.base))), version=client.version())
     what, images = check_config(path, overrides)
     print(f"{path}: {what}: good", flush=True)
     return _check_data(part, path, overrides, flags) if images else 0
-
-
-def _check_lora(path: Path) -> int:
-    from launch.check.lora import check_lora
-
-    what, problems = check_lora(path)
-    for problem in problems:
-        print(f"{path}: {problem}")
-    print(f"{path}: {what}{'' if problems else ': good'}", flush=True)
-    return int(bool(problems))
 
 
 def _version(flags: Flags) -> str | None:

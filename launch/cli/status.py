@@ -1,14 +1,14 @@
-"""The command lines of `status`, `tail` and `cancel`."""
+"""The command lines of `status`, `tail`, `why`, `cancel` and `doctor`."""
 
 import argparse
 import sys
 from pathlib import Path
 
-from launch.cli import Commands, add_json
+from launch.cli import Commands
 
 
 def add(commands: Commands) -> None:
-    """Add `status`, `tail` and `cancel`."""
+    """Add `status`, `tail`, `why`, `cancel` and `doctor`."""
     _add_status(commands)
     tail = commands.add_parser("tail", help="follow the output of a run until it ends")
     tail.add_argument("path", type=Path, metavar="RUN")
@@ -21,6 +21,8 @@ def add(commands: Commands) -> None:
     )
     cancel.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
     cancel.set_defaults(action=_cancel)
+    _add_doctor(commands)
+    _add_why(commands)
 
 
 def _add_status(commands: Commands) -> None:
@@ -32,7 +34,7 @@ def _add_status(commands: Commands) -> None:
     status.add_argument(
         "paths", nargs="*", type=Path, metavar="RUN|LOGS", help="runs or folders (default: LOGS)"
     )
-    add_json(status, "JSON on stdout")
+    _add_json(status, "JSON on stdout")
     status.add_argument(
         "--wait",
         action="store_true",
@@ -43,6 +45,13 @@ def _add_status(commands: Commands) -> None:
     )
     status.add_argument("--once", action="store_true", help="print once, also on a terminal")
     status.set_defaults(action=_status)
+
+
+def _add_json(command: argparse.ArgumentParser, text: str) -> None:
+    """Add `--json`; `form` is then json, else text."""
+    command.add_argument(
+        "--json", dest="form", action="store_const", const="json", default="text", help=text
+    )
 
 
 def _status(options: argparse.Namespace) -> int:
@@ -99,3 +108,48 @@ def _cancel(options: argparse.Namespace) -> int:
     for path in options.paths:
         cancel(path)
     return 0
+
+
+def _add_doctor(commands: Commands) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="measure how the cluster behaves by a short job, and write a site file",
+        epilog="example: ditbench doctor --partition gpu",
+    )
+    doctor.add_argument(
+        "--site", metavar="NAME", help="name of the site file (default: cluster name)"
+    )
+    doctor.add_argument("--partition", help="partition of the jobs (default: the cluster's)")
+    doctor.add_argument("--account", help="account of the jobs, if the site requires one")
+    doctor.add_argument("--force", action="store_true", help="overwrite the site file")
+    doctor.set_defaults(action=_doctor)
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from launch.doctor.command import doctor
+    from launch.slurm.flags import parse_flags
+
+    named = {"account": options.account, "partition": options.partition}
+    words = [f"--{name}={value}" for name, value in named.items() if value]
+    return doctor(
+        site=options.site,
+        flags=parse_flags(words, source="command line"),
+        force=options.force,
+    )
+
+
+def _add_why(commands: Commands) -> None:
+    why = commands.add_parser(
+        "why",
+        help="find why a run ended: root cause, evidence, and what to type next",
+        epilog="example: ditbench why logs/RUN",
+    )
+    why.add_argument("name", metavar="RUN|STUDY", help="a run or a study, also by the id of a job")
+    _add_json(why, "a list with one diagnosis per attempt on stdout")
+    why.set_defaults(action=_why)
+
+
+def _why(options: argparse.Namespace) -> int:
+    from launch.why.command import why
+
+    return why(str(options.name), form=options.form)

@@ -4,13 +4,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.cli import Commands, add_site
+from launch.cli import Commands
 
 if TYPE_CHECKING:
-    from launch.script.submission import ScriptSubmission
-    from launch.submit.run import Choices, How
-    from launch.submit.script import RunRequest
-    from launch.submit.study import StudyRequest
+    from launch.slurm.flags import Flags
+    from launch.submit.submission import Choices, How, Submission
 
 # The flags of `check`, and their help.
 _CHECK_FLAGS = {
@@ -31,7 +29,7 @@ def add(commands: Commands) -> None:
         help="resubmit failed runs of studies, also those out of memory, or failed single runs",
     )
     rerun.add_argument("paths", nargs="+", type=Path, metavar="RUN|STUDY")
-    add_site(rerun)
+    _add_site(rerun)
     _add_force(rerun)
     rerun.set_defaults(action=_rerun)
 
@@ -81,23 +79,13 @@ def _add_plan(commands: Commands) -> None:
 def _plan(options: argparse.Namespace) -> int:
     from configs.errors import ConfigError
     from launch.plan.command import plan
-    from launch.plan.subject import RunPlan, StudyPlan
     from launch.script.submission import ScriptSubmission
-    from launch.submit.study import StudyRequest, study_submission
 
-    subject: RunPlan | StudyPlan | ScriptSubmission
-    if _is_script(options.source):
-        subject = _script(options, "plan")
-    elif options.yaml:
-        raise ConfigError(f"{options.source}: --yaml is for a batch script")
-    elif isinstance(found := _request(options, "plan"), StudyRequest):
-        if options.measure:
-            raise ConfigError(f"{options.source}: --measure is for one config; this is a study")
-        subject = StudyPlan(submission=study_submission(found))
-    else:
-        subject = RunPlan(request=found, measures=options.measure)
+    subject = _submission(options, "plan")
     only = subject.scripts() if options.script else None
-    if options.yaml and isinstance(subject, ScriptSubmission):
+    if options.yaml:
+        if not isinstance(subject, ScriptSubmission):
+            raise ConfigError(f"{options.source}: --yaml is for a batch script")
         only = [subject.yaml()]
     return plan(subject, whole=options.all, only=only)
 
@@ -138,8 +126,12 @@ def _add_request(command: argparse.ArgumentParser) -> None:
         "--snapshot", action="store_true", help="run in a copy of the repository, made now"
     )
     command.add_argument("--new", action="store_true", help="of a study: begin another folder")
-    add_site(command)
+    _add_site(command)
     _add_force(command)
+
+
+def _add_site(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--site", help="use env/sites/SITE.sh instead of this host's site file")
 
 
 def _add_force(command: argparse.ArgumentParser) -> None:
@@ -150,34 +142,34 @@ def _add_force(command: argparse.ArgumentParser) -> None:
 
 
 def _submit(options: argparse.Namespace) -> int:
-    from launch.script.start import submit_again, submit_script
-    from launch.submit.run import submit
-    from launch.submit.study import StudyRequest, submit_study
+    from launch.submit.submission import submit
 
-    how: How = "local" if options.local else "slurm"
-    if _is_script(options.source):
-        return submit_script(_script(options, how))
-    if _is_script_run(options.source):
-        choices = _choices(options, how)
-        return submit_again(options.source, choices, umask=options.umask, rerun=False)
-    found = _request(options, how)
-    if isinstance(found, StudyRequest):
-        return submit_study(found)
-    return submit(found, _choices(options, how))
+    return submit(_submission(options, "local" if options.local else "slurm"))
 
 
-def _is_script(path: Path) -> bool:
+def _submission(options: argparse.Namespace, how: "How") -> "Submission":
+    """Resolve what `plan` and `submit` are asked about."""
+    from configs.errors import ConfigError
     from launch.script.request import is_of_a_script
+    from launch.slurm.flags import parse_flags
 
-    return is_of_a_script(path)
+    source, choices = options.source, _choices(options, how)
+    if is_of_a_script(source):
+        return _script(options, choices)
+    names = ("vary", "seeds", "resume", "snapshot")
+    given = {f"--{name}": getattr(options, name) for name in names}
+    given["--repeats"] = options.repeats != 1
+    if wrong := [flag for flag, value in given.items() if value]:
+        raise ConfigError(
+            f"{source}: {wrong[0]} is for a batch script; of a config write key=v1,v2, "
+            "seed=0,1,2 or repeats=3"
+        )
+    flags = parse_flags(options.flags, source="after --")
+    measures = getattr(options, "measure", False)
+    return _of_config(source, options.overrides, flags, choices, options.umask, measures=measures)
 
 
-def _is_script_run(path: Path) -> bool:
-    """Return whether a folder is the run of a batch script, or a study of such runs."""
-    return any(path.glob("script/slurm_script")) or any(path.glob("cells/*/script/slurm_script"))
-
-
-def _script(options: argparse.Namespace, how: "How") -> "ScriptSubmission":
+def _script(options: argparse.Namespace, choices: "Choices") -> "Submission":
     """Resolve a batch script with its arguments and what is varied."""
     from launch.script.request import ScriptRequest, script_study
     from launch.script.submission import script_submission
@@ -190,59 +182,48 @@ def _script(options: argparse.Namespace, how: "How") -> "ScriptSubmission":
         repeats=options.repeats, resume=options.resume,
     )  # fmt: skip
     request = ScriptRequest(
-        study=study, flags=options.flags, choices=_choices(options, how),
-        umask=options.umask, repository=read_repository(Path.cwd()) if options.snapshot else None,
+        study=study, flags=options.flags, choices=choices, umask=options.umask,
+        repository=read_repository(Path.cwd()) if options.snapshot else None,
     )  # fmt: skip
     return script_submission(request, site_logs(ROOT))
 
 
-def _request(options: argparse.Namespace, how: "How") -> "RunRequest | StudyRequest":
-    """Resolve what `plan` and `submit` are asked about."""
+def _of_config(
+    source: Path, overrides: list[str], flags: "Flags", choices: "Choices", umask: int, *,
+    measures: bool = False, rerun: bool = False,
+) -> "Submission":  # fmt: skip
+    """Resolve a config, a study, or a folder of one to continue."""
     from configs.errors import ConfigError
     from configs.grid.study_file import is_study
-    from launch.slurm.flags import parse_flags
-    from launch.submit.run import run_request
-    from launch.submit.study import StudyRequest
+    from launch.script.start import script_rerun
+    from launch.submit.config import ConfigSubmission
+    from launch.submit.request import run_request, study_submission
     from runs.folder import is_run
     from runs.study_folder import is_study_folder
 
-    names = ("vary", "seeds", "resume", "snapshot")
-    given = {f"--{name}": getattr(options, name) for name in names}
-    given["--repeats"] = options.repeats != 1
-    if wrong := [flag for flag, value in given.items() if value]:
-        raise ConfigError(
-            f"{options.source}: {wrong[0]} is for a batch script; of a config write key=v1,v2, "
-            "seed=0,1,2 or repeats=3"
-        )
-    source, overrides = options.source, options.overrides
-    flags = parse_flags(options.flags, source="after --")
+    if any(source.glob("script/slurm_script")) or any(source.glob("cells/*/script/slurm_script")):
+        return script_rerun(source, choices, umask=umask, rerun=rerun)
     if not is_study_folder(source) and (is_run(source) or not is_study(source, overrides)):
-        return run_request(source, overrides, site_name=options.site, extra=flags)
-    return StudyRequest(
-        source=source, overrides=overrides, flags=flags, choices=_choices(options, how)
-    )
+        found = run_request(source, overrides, site_name=choices.site_name, extra=flags)
+        return ConfigSubmission(
+            choices=choices, folder=found.run, is_new=found.resumes is None, requests=[found],
+            site=found.site, tree=found.tree, measures=measures,
+        )  # fmt: skip
+    if measures:
+        raise ConfigError(f"{source}: --measure is for one config; this is a study")
+    return study_submission(source, overrides, flags=flags, choices=choices, rerun=rerun)
 
 
 def _choices(options: argparse.Namespace, how: "How" = "slurm") -> "Choices":
-    from launch.submit.run import Choices
+    from launch.submit.submission import Choices
 
     given = {name: getattr(options, name, False) for name in ("new", "force")}
     return Choices(how=how, site_name=options.site, **given)
 
 
 def _rerun(options: argparse.Namespace) -> int:
-    from launch.script.start import submit_again
-    from launch.submit.run import run_request, submit
-    from launch.submit.study import StudyRequest, submit_study
-    from runs.study_folder import is_study_folder
+    from launch.submit.submission import submit
 
-    choices = _choices(options)
     for path in options.paths:
-        if _is_script_run(path):
-            submit_again(path, choices, umask=options.umask, rerun=True)
-        elif is_study_folder(path):
-            request = StudyRequest(source=path, overrides=[], flags={}, choices=choices, rerun=True)
-            submit_study(request)
-        else:
-            submit(run_request(path, [], site_name=options.site, extra={}), choices)
+        submit(_of_config(path, [], {}, _choices(options), options.umask, rerun=True))
     return 0

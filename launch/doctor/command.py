@@ -4,30 +4,37 @@ import sys
 import tempfile
 from pathlib import Path
 
+from configs.disk import replace_file
 from configs.schema.training import Resources
 from configs.table import text_table
 from launch.doctor import gpu_flags, measurements, site_file
-from launch.doctor.measurements import Measurement
+from launch.doctor.measurements import HOST, Measurement
 from launch.slurm import client
-from launch.slurm.client import Refused
 from launch.slurm.flags import Flags, to_words
-from launch.submit.site import Site, read_site
+from launch.submit.site import read_site
 from runs.folder import ROOT
 
 
 def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     """Measure the cluster; return 1 if anything is unknown. Raise `ConfigError` or `Refused`."""
-    name = site_file.site_name(site) if site else site_file.cluster_name()
+    cluster = client.shown_field(client.show("config"), "ClusterName")
+    name = site_file.site_name(site or cluster or "cluster")
     words = to_words(flags)
-    found = measurements.slurm_config(str(flags.get("partition") or _default_partition()))
     gpus = gpu_flags.gpus(words)
-    found += _gpu_measurements(gpus, words)
+    found = [*measurements.slurm_version(), *_gpu_measurements(gpus, words)]
     selected = read_site(ROOT, Resources(), name=None)
-    found += [measurements.environment(selected), *_probe(words, selected)]
+    selected.logs.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix=".doctor-", dir=selected.logs, ignore_cleanup_errors=True
+    ) as folder:
+        found += measurements.probe(Path(folder), words, container=selected.container)
     rows = [{"property": m.name, "value": m.value, "meaning": m.means} for m in found]
     print(text_table(rows))
     path = ROOT / "env" / "sites" / f"{name}.sh"
-    if site_file.write(path, site_file.text(name, found, gpus, flags=words), force=force):
+    node = next((one.value for one in found if one.name == HOST), "")
+    if force or not path.exists():
+        replace_file(path, site_file.text(name, gpus, flags=words, node=node))
+        path.chmod(0o644)
         chosen = read_site(ROOT, Resources(), name=None).name
         use = "used on this host from now on"
         if chosen != name:
@@ -36,13 +43,6 @@ def doctor(*, site: str | None, flags: Flags, force: bool) -> int:
     else:
         print(f"{path} exists and is unchanged; --force overwrites it", file=sys.stderr)
     return int(any("not measured" in one.value for one in found))
-
-
-def _default_partition() -> str:
-    chosen = next((one.name for one in client.partitions() if one.is_default), None)
-    if chosen is None:
-        raise Refused("the cluster has no default partition; name one with --partition")
-    return chosen
 
 
 def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Measurement]:
@@ -57,11 +57,3 @@ def _gpu_measurements(gpus: list[gpu_flags.Gpus], words: list[str]) -> list[Meas
         )
         for one in gpus
     ]
-
-
-def _probe(words: list[str], site: Site) -> list[Measurement]:
-    site.logs.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix=".doctor-", dir=site.logs, ignore_cleanup_errors=True
-    ) as folder:
-        return measurements.probe(Path(folder), words, container=site.container)

@@ -1,4 +1,4 @@
-"""Measure how a cluster behaves, from Slurm's configuration and by a job that looks at a node."""
+"""Measure how a cluster behaves: the version of its Slurm, and a node by a job that looks at it."""
 
 import shlex
 import sys
@@ -9,7 +9,6 @@ from pathlib import Path
 from launch.lint.lint import changes
 from launch.slurm import client
 from launch.slurm.client import shown_field
-from launch.submit.site import Site
 from runs.folder import ROOT
 from runs.state.slurm_job import SlurmJob
 
@@ -28,29 +27,9 @@ class Measurement:
     means: str = ""
 
 
-def slurm_config(partition: str) -> list[Measurement]:
-    """Read Slurm's own configuration."""
+def slurm_version() -> list[Measurement]:
+    """Return the version of Slurm, and a row for each of its changes that concerns this site."""
     config = client.show("config")
-    shown = client.show("partition", partition, "-o")
-    requeue = {"0": "no", "1": "yes"}.get(shown_field(config, "JobRequeue"), "?")
-    mode = shown_field(shown, "PreemptMode") or "?"
-    return [
-        *_version(config),
-        Measurement(
-            name=f"preemption in {partition}",
-            value="no" if mode == "OFF" else mode,
-            means="" if mode == "OFF" else "other jobs may preempt jobs",
-        ),
-        Measurement(
-            name="requeue by default",
-            value=requeue,
-            means="" if requeue == "yes" else "jobs must request it: --requeue",
-        ),
-    ]
-
-
-def _version(config: str) -> list[Measurement]:
-    """Return the version, and a row for each of its changes that concerns this site."""
     version = shown_field(config, "SLURM_VERSION")
     if not version:
         return [Measurement(name="Slurm", value="?")]
@@ -59,13 +38,6 @@ def _version(config: str) -> list[Measurement]:
         for text in changes(version, config)
     ]
     return [Measurement(name="Slurm", value=version), *notes]
-
-
-def environment(site: Site) -> Measurement:
-    """Return where training finds its Python."""
-    kind = "conda" if (site.venv / "conda-meta").is_dir() else "virtualenv"
-    value = f"container {site.container}" if site.container else f"{kind} {site.venv}"
-    return Measurement(name="environment", value=value)
 
 
 def probe(folder: Path, flags: list[str], *, container: str = "") -> list[Measurement]:
@@ -80,11 +52,9 @@ def probe(folder: Path, flags: list[str], *, container: str = "") -> list[Measur
     job = client.submit_text(script, f"--chdir={folder}", *flags)
     print(f"job {job} looks at a node", file=sys.stderr, flush=True)
     try:
-        facts = _wait(folder, job)
-        has_accounting = client.has_accounting(job)
+        return node(_wait(folder, job))
     finally:
         client.cancel(job)
-    return node(facts, has_accounting=has_accounting)
 
 
 def _wait(folder: Path, job: str) -> dict[str, str]:
@@ -107,7 +77,7 @@ def read_facts(file: Path) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-def node(facts: dict[str, str], *, has_accounting: bool) -> list[Measurement]:
+def node(facts: dict[str, str]) -> list[Measurement]:
     """Return the properties of a node, and whether a job may requeue itself."""
     if "asked" not in facts:
         return [Measurement(name="node", value="not measured", means="its job did not get there")]
@@ -116,11 +86,6 @@ def node(facts: dict[str, str], *, has_accounting: bool) -> list[Measurement]:
     return [
         Measurement(name=HOST, value=facts.get("host") or "?"),
         Measurement(name="driver and compiler", value="not good" if lacks else "good", means=lacks),
-        Measurement(
-            name="sacct",
-            value="yes" if has_accounting else "no",
-            means="" if has_accounting else "only squeue knows about jobs",
-        ),
         Measurement(
             name="requeue",
             value="allowed" if refusal is None else "refused",

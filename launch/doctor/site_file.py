@@ -1,27 +1,19 @@
-"""Write a site file with the measurements, to be completed by hand."""
+"""Write a site file with what was measured, to be completed by hand."""
 
 import os
 import re
 import shlex
 import subprocess
-import textwrap
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.terminal import printable
 from launch.doctor.gpu_flags import SYNTAXES, Gpus, best
-from launch.doctor.measurements import HOST, Measurement
-from launch.slurm import client
 
 _TEMPLATE = """\
 # shellcheck shell=bash
 # {cluster}, measured by `ditbench doctor` on {date}. See env/sites/example.sh.
 {host}
-#
-{measured}
 
 # Those that were loaded when it was measured:
 # shellcheck disable=SC2034
@@ -39,11 +31,6 @@ JOB_FLAGS=({flags})
 """
 
 
-def cluster_name() -> str:
-    """Return Slurm's name for the cluster."""
-    return site_name(client.shown_field(client.show("config"), "ClusterName") or "cluster")
-
-
 def site_name(text: str) -> str:
     """Return the name of a site; raise `ConfigError` if it does not suit a file."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", text):
@@ -51,32 +38,28 @@ def site_name(text: str) -> str:
     return text
 
 
-def text(
-    name: str, measurements: Sequence[Measurement], found: Sequence[Gpus], *, flags: Sequence[str]
-) -> str:
-    """Return the text of the file."""
+def text(name: str, found: Sequence[Gpus], *, flags: Sequence[str], node: str) -> str:
+    """Return the text of the file; `node` is the host name of a compute node."""
     syntax = best(found)
-    remark = "# Accepted by sbatch --test-only for all types listed above.\n"
+    remark = "# Accepted by sbatch --test-only for all types of GPU.\n"
     if syntax is None:
         remark = "# Not measured: no syntax was accepted for all GPU types. Try them by hand.\n"
-    measured = [_comment(f"{one.name}: {one.value}", one.means) for one in measurements]
     return _TEMPLATE.format(
         cluster=name,
         date=time.strftime("%Y-%m-%d"),
-        host=_host_lines(measurements),
+        host=_host_lines(node),
         modules=shlex.join(filter(None, os.environ.get("LOADEDMODULES", "").split(":"))),
-        measured="\n".join(measured),
         flags=shlex.join(flags),
         remark=remark,
         syntax=" ".join(SYNTAXES[syntax or "--gpus-per-node=TYPE:N"]),
     )
 
 
-def _host_lines(measurements: Sequence[Measurement]) -> str:
+def _host_lines(node: str) -> str:
     """Return the lines by which env/site.sh recognises hosts like this one and the node."""
     named = subprocess.run(["hostname", "-f"], capture_output=True, text=True, check=False)
-    hosts = [named.stdout.strip(), *(one.value for one in measurements if one.name == HOST)]
-    patterns = dict.fromkeys(_pattern(host) for host in hosts if re.fullmatch(r"[\w.-]+", host))
+    hosts = [host for host in (named.stdout.strip(), node) if re.fullmatch(r"[\w.-]+", host)]
+    patterns = dict.fromkeys(map(_pattern, hosts))
     if lines := [f"# host: {one}" for one in patterns if not one.startswith("localhost")]:
         return "\n".join(lines)
     return "# To select this file automatically, add a line such as `# host: *.example.edu`."
@@ -86,18 +69,3 @@ def _pattern(host: str) -> str:
     """Return a pattern of hosts: `login[0-9]*.example.edu` for `login1.example.edu`."""
     name, dot, domain = host.partition(".")
     return re.sub(r"[0-9].*", "[0-9]*", name) + dot + domain
-
-
-def _comment(text: str, means: str) -> str:
-    # Escaped, so that text from the cluster stays inside the comment.
-    line = f"{printable(text)}{f' ({printable(means)})' if means else ''}"
-    return textwrap.fill(line, 100, initial_indent="# ", subsequent_indent="#   ")
-
-
-def write(path: Path, content: str, *, force: bool) -> bool:
-    """Write the file unless it exists; return whether it was written."""
-    if path.exists() and not force:
-        return False
-    replace_file(path, content)
-    path.chmod(0o644)
-    return True

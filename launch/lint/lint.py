@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from configs.terminal import plural
 from launch.lint import directives, exit_codes, rendezvous, signals
-from launch.lint.rule import Rule, make_rules, read_table
+from launch.lint.rule import Rule, VersionRange, make_rules, read_table
 from launch.lint.script import Script
-from launch.slurm.version import VersionRange
 
 RULES = make_rules({
     name.replace("_", "-"): value

@@ -2,32 +2,32 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from textwrap import fill
+from typing import TYPE_CHECKING
 
 from configs.errors import ConfigError
-from configs.table import output_width, text_table
-from launch.plan.result import CheckResult
-from launch.plan.subject import RunPlan, StudyPlan
-from launch.script.submission import ScriptSubmission
+from configs.table import text_table
+from launch.plan.result import CheckResult, checked
 from launch.slurm.client import Refused
 
+if TYPE_CHECKING:
+    from launch.submit.submission import Submission
+
 _MOST_ROWS = 12
-_Subject = RunPlan | ScriptSubmission | StudyPlan
 
 
-def plan(subject: _Subject, *, whole: bool, only: Sequence[str] | None) -> int:
-    """Print the plan of a run or a study, `whole` or in short; return 1 if a check fails.
+def plan(subject: "Submission", *, whole: bool, only: Sequence[str] | None) -> int:
+    """Print what would be submitted, `whole` or in short; return 1 if a check fails.
 
     With `only`, print these texts alone, and the checks that do not pass.
     """
     if only is not None:
         print("\n".join(only))
-        told = [one for one in subject.checks() if one.level == "fail" or one.error or one.remarks]
+        told = [one for one in _checks(subject) if one.level == "fail" or one.error or one.remarks]
         for line in map(str, told):
             print(line, file=sys.stderr)
         return _code(told)
     print("checks")
-    results = list(_shown(subject.checks()))
+    results = list(_shown(_checks(subject)))
     if rows := subject.rows():
         shown = rows if whole else rows[:_MOST_ROWS]
         print(f"\n{subject.title}\n{text_table(shown, whole=whole)}", flush=True)
@@ -40,21 +40,24 @@ def plan(subject: _Subject, *, whole: bool, only: Sequence[str] | None) -> int:
     return _code(results)
 
 
+def _checks(subject: "Submission") -> Iterator[CheckResult]:
+    """Yield the checks by which `submit` refuses."""
+    yield from subject.checks()
+    idle = checked("idle", subject.check_idle)
+    yield from [idle] if idle.level == "fail" else []
+
+
 def _shown(results: Iterable[CheckResult]) -> Iterator[CheckResult]:
     """Print results as they come, and then how many of which level."""
     counts = {"pass": 0, "warn": 0, "fail": 0}
     for result in results:
-        line = str(result)
-        if sys.stdout.isatty():
-            indent = " " * 20
-            line = fill(line, output_width(), subsequent_indent=indent, break_on_hyphens=False)
-        print(line, flush=True)
+        print(result, flush=True)
         counts[result.level] += 1
         yield result
     print(", ".join(f"{number} {level}" for level, number in counts.items()), file=sys.stderr)
 
 
-def _outlook(subject: _Subject) -> str:
+def _outlook(subject: "Submission") -> str:
     try:
         return subject.outlook()
     except (ConfigError, Refused) as error:

@@ -1,35 +1,27 @@
-"""Ask `python -m train cost` for the memory, parameters and step time of configs."""
+"""Ask `python -m train cost` for the memory and step time of configs."""
 
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
+from configs.load import to_tree
+from configs.schema import Pretrain
 from runs.folder import ROOT
 
 # A config is refused only if its tensors alone exceed the GPU by this factor.
 MARGIN = 1.1
-# The first words of the lines that say how far the counting is.
-_PROGRESS = "counting memory:"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastAnswer:
-    """Parameters and memory by GPU of one config; `remark` says why they are missing."""
+    """Memory and times by GPU of one config; `remark` says why they are missing."""
 
-    parameters: int | None = None
     gpus: dict[str, dict[str, Any]] = field(default_factory=dict)
     remark: str = ""
-
-    def gpu(self) -> dict[str, Any] | None:
-        """Return the forecast of the first GPU, with the `parameters`; None without any."""
-        found = next(iter(self.gpus.values()), None)
-        return found and found | {"parameters": self.parameters}
 
     def too_large(self) -> str | None:
         """Return the reason if the config clearly fits on none of its GPUs."""
@@ -41,51 +33,32 @@ class ForecastAnswer:
         return reasons[0] if reasons and len(reasons) == len(self.gpus) else None
 
 
-def ask(queries: Sequence[tuple[Path, list[str]]]) -> list[ForecastAnswer]:
-    """Return an answer per query, a config with its overrides, by one process."""
+def ask(configs: Sequence[Pretrain]) -> list[ForecastAnswer]:
+    """Return an answer per config, by one process."""
     try:
-        return [_answer(raw) for raw in _ask(queries)] if queries else []
+        return [
+            ForecastAnswer(gpus=raw.get("gpus", {}), remark=raw.get("error", ""))
+            for raw in (_ask(configs) if configs else ())
+        ]
     except (OSError, ValueError) as error:
-        return [ForecastAnswer(remark=str(error)) for _ in queries]
+        return [ForecastAnswer(remark=str(error)) for _ in configs]
 
 
-def _ask(queries: Sequence[tuple[Path, list[str]]]) -> list[dict[str, Any]]:
-    lines = [
-        json.dumps({"config": str(config.absolute()), "overrides": overrides})
-        for config, overrides in queries
-    ]
-    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as answered:
-        asked.write("\n".join(lines))
-        asked.seek(0)
-        with subprocess.Popen(
-            [sys.executable, "-m", "train", "cost"],
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-            stdin=asked,
-            stdout=answered,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            said = list(_without_progress(process.stderr))
-        if process.returncode:
-            raise ValueError((said or ["nothing was printed"])[-1].strip())
-        answered.seek(0)
-        answers = json.load(answered)
+def _ask(configs: Sequence[Pretrain]) -> list[dict[str, Any]]:
+    lines = [json.dumps(to_tree(config)) for config in configs]
+    # How far the counting is, and why it ends, goes to the terminal as it comes.
+    done = subprocess.run(
+        [sys.executable, "-m", "train", "cost"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        input="\n".join(lines),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ValueError("the forecast failed, as said above")
+    answers = json.loads(done.stdout)
     if not isinstance(answers, list) or len(answers) != len(lines):
         raise ValueError("other cells were answered than were asked for")
     return answers
-
-
-def _without_progress(lines: IO[str] | None) -> Iterator[str]:
-    """Print the lines about progress, and yield the others."""
-    for line in lines or ():
-        if line.startswith(_PROGRESS):
-            print(line, end="", file=sys.stderr, flush=True)
-        else:
-            yield line
-
-
-def _answer(raw: dict[str, Any]) -> ForecastAnswer:
-    if not isinstance(raw.get("gpus"), dict):
-        return ForecastAnswer(remark=str(raw.get("error", "no answer")))
-    return ForecastAnswer(parameters=raw.get("parameters"), gpus=raw["gpus"])

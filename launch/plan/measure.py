@@ -7,7 +7,9 @@ where later plans find them.
 import subprocess
 from contextlib import suppress
 
+from configs.load import flatten, read_tree, to_tree
 from configs.schema import Pretrain
+from configs.yaml12 import dump_value
 from launch.plan.result import CheckResult, failure, passed, warning
 from launch.slurm import client
 from launch.slurm.flags import to_words
@@ -34,7 +36,12 @@ def measure(request: RunRequest) -> CheckResult:
     if resources.nodes > 1:
         return warning("measured", "only runs of one node are measured", "resources.nodes=1")
     ranks = resources.gpus_per_node or resources.ranks_per_node or 1
-    yaml, own = request.query
+    yaml, own = request.source, request.overrides
+    if request.resumes:
+        yaml = request.resumes.config_file
+        known, now = flatten(read_tree(yaml)), flatten(to_tree(request.config))
+        changes = {name: value for name, value in now.items() if known.get(name) != value}
+        own = [f"{name}={dump_value(value)}" for name, value in changes.items()]
     words = ["bash", "-c", _RUN, "bash", str(ROOT), str(ranks), str(yaml.absolute()), *own]
     exports = [f"{name}={value}" for name, value in request.site.exports().items()]
     flags = to_words(request.site.flags | request.flags)

@@ -4,47 +4,47 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from configs.schema import Pretrain
+from configs.schema import Pretrain, Run
+from configs.schema.training import Resources
 from configs.table import Row
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.plan.result import CheckResult, failure, passed, warning
-from launch.submit.script import RunRequest
 
 
-def forecast_of(request: RunRequest) -> ForecastAnswer:
-    """Return the forecast of the run."""
-    if not isinstance(request.config, Pretrain):
-        return ForecastAnswer(
-            remark=f"only pretraining is forecast, not kind {request.config.kind}"
-        )
-    return forecast.ask([request.query])[0]
+def forecast_of(config: Run) -> ForecastAnswer:
+    """Return the forecast of a run."""
+    if not isinstance(config, Pretrain):
+        return ForecastAnswer(remark=f"only pretraining is forecast, not kind {config.kind}")
+    return forecast.ask([config])[0]
 
 
-def gpu_memory(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
-    """Check that the run fits into the memory of its GPU."""
-    if request.config.resources.gpus_per_node == 0:
-        yield passed("gpu memory", "no GPU is requested")
-        return
+def checks(resources: Resources, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+    """Check by its forecast the memory and the hours of a run."""
+    yield gpu_memory(resources, forecast)
+    yield from hours(resources, forecast)
+
+
+def gpu_memory(resources: Resources, forecast: ForecastAnswer) -> CheckResult:
+    """Check that a run fits into the memory of its GPU."""
+    if resources.gpus_per_node == 0:
+        return passed("gpu memory", "no GPU is requested")
     if not forecast.gpus:
-        yield warning("gpu memory", f"unknown: {forecast.remark}")
-        return
+        return warning("gpu memory", f"unknown: {forecast.remark}")
     too_large = forecast.too_large()
     if too_large:
         reason, _, fix = too_large.partition("; would fit: ")
-        yield failure("gpu memory", f"does not fit: {reason}", fix)
-        return
+        return failure("gpu memory", f"does not fit: {reason}", fix)
     fits = [name for name, gpu in forecast.gpus.items() if gpu["fits"]]
     too_small = {name: gpu for name, gpu in forecast.gpus.items() if not gpu["fits"]}
     if not too_small:
         name, gpu = next(iter(forecast.gpus.items()))
         total, capacity = gpu["gib"]["total"], gpu["capacity_gib"]
-        yield passed("gpu memory", f"{total:.1f} of {capacity:.0f} GiB of {name}, by forecast")
-        return
+        return passed("gpu memory", f"{total:.1f} of {capacity:.0f} GiB of {name}, by forecast")
     _, gpu = next(iter(too_small.items()))
     message = f"does not fit on {', '.join(too_small)}: {gpu['reason']}"
     other = f"set resources.gpu to one of {', '.join(fits)}, or " if fits else ""
-    yield warning("gpu memory", message, f"{other}{gpu['fix']}")
+    return warning("gpu memory", message, f"{other}{gpu['fix']}")
 
 
 def fit_row(name: str, gpu: dict[str, Any]) -> Row:
@@ -55,18 +55,16 @@ def fit_row(name: str, gpu: dict[str, Any]) -> Row:
         "GiB": f"{gpu['gib']['total']:.1f}",
         "of": f"{gpu['capacity_gib']:.0f}",
         "micro batch": gpu["micro_batch"],
-        "at most": gpu.get("max_micro_batch"),
         "s/step": step and f"{step['value']:.2g}",
-        "from, to": step and f"{step['low']:.2g} to {step['high']:.2g}",
         "hours": gpu.get("hours") and f"{gpu['hours']:.2g}",
         "by": step.get("source"),
         "fits": "yes" if gpu["fits"] else f"{gpu['reason']}; would fit: {gpu['fix']}",
     }
 
 
-def hours(request: RunRequest, forecast: ForecastAnswer) -> Iterator[CheckResult]:
+def hours(resources: Resources, forecast: ForecastAnswer) -> Iterator[CheckResult]:
     """Warn if the steps alone take longer than the hours that are asked for, at the least."""
-    asked = request.config.resources.hours
+    asked = resources.hours
     for name, gpu in forecast.gpus.items():
         step = gpu.get("step_s")
         need = (gpu.get("hours") or 0.0) * step["low"] / step["value"] if step else 0.0

@@ -1,14 +1,11 @@
-"""Plan a study: its runs in order, their resource shapes, and what keeps a cell from running."""
+"""Plan a study: its runs in order, their resource shapes, and the cells that do not fit."""
 
 import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
 
-from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
 from configs.grid.cells import Cell, repeat_name
 from configs.grid.study_file import Grid
@@ -16,36 +13,24 @@ from configs.load import to_tree
 from configs.schema import Pretrain, Run, Study
 from configs.schema.training import Resources
 from configs.table import Row
+from configs.yaml12 import dump_value
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from launch.slurm.flags import fits_a_directive
-from launch.submit.script import overrides_from
-from runs.checks.paths import check_paths
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlannedRun:
-    """One repeat of a cell and its place in the order."""
-
-    name: str
-    cell: Cell
-    repeat: int
-    order: int
-    shape: str
+from runs.study_folder import StudyRow
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A study and its runs in order, with remarks for the user.
+    """A study, the rows of its runs in order, and their cells by the name of the run.
 
-    `fault` says why the first faulty cell could not run: its batch, or a missing input.
     `forecasts` are the known ones, by cell.
     """
 
     grid: Grid
-    runs: list[PlannedRun]
+    rows: list[StudyRow]
+    cells: dict[str, Cell]
     remarks: list[str]
-    fault: str | None
     forecasts: dict[str, ForecastAnswer]
 
 
@@ -59,27 +44,35 @@ def make_plan(grid: Grid, *, with_forecast: bool) -> Plan:
     remarks = [_repeats(grid.study)]
     forecasts = _forecasts(grid) if with_forecast else {}
     grid, left_out = _fitting(grid, forecasts)
-    runs = [
-        PlannedRun(
-            name=repeat_name(cell.name, repeat),
-            cell=cell,
-            repeat=repeat,
+    digests = {cell.name: digest(cell.config) for cell in grid.cells}
+    ordered = _in_order(grid.study, grid.cells)
+    rows = [
+        StudyRow(
+            index=order,
             order=order,
+            cell=repeat_name(cell.name, repeat),
+            repeat=repeat,
             shape=shape_of(cell.config.resources),
+            digest=digests[cell.name],
+            levels=cell.levels,
         )
-        for order, (repeat, cell) in enumerate(_in_order(grid.study, grid.cells))
+        for order, (repeat, cell) in enumerate(ordered)
     ]
+    cells = {row.cell: cell for row, (_, cell) in zip(rows, ordered, strict=True)}
     if with_forecast:
-        remarks += left_out + _without_forecast(grid, forecasts)
-    return Plan(grid=grid, runs=runs, remarks=remarks, fault=_fault(grid), forecasts=forecasts)
+        remarks += left_out + _hours(grid, forecasts)
+    return Plan(grid=grid, rows=rows, cells=cells, remarks=remarks, forecasts=forecasts)
 
 
 def _forecasts(grid: Grid) -> dict[str, ForecastAnswer]:
     """Return the forecast of each cell that can have one, by name."""
-    kinds = (cell for cell in grid.cells if isinstance(cell.config, Pretrain))
-    cells = [cell for cell in kinds if cell.config.resources.gpus_per_node > 0]
-    answers = forecast.ask([(Path(str(grid.study.base)), overrides_of(cell)) for cell in cells])
-    return {cell.name: answer for cell, answer in zip(cells, answers, strict=True)}
+    configs = {cell.name: cell.config for cell in grid.cells}
+    asked = {
+        name: config
+        for name, config in configs.items()
+        if isinstance(config, Pretrain) and config.resources.gpus_per_node > 0
+    }
+    return dict(zip(asked, forecast.ask([*asked.values()]), strict=True))
 
 
 def _fitting(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> tuple[Grid, list[str]]:
@@ -96,32 +89,12 @@ def _fitting(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> tuple[Grid,
     return replace(grid, cells=cells), [remark]
 
 
-def _without_forecast(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> list[str]:
-    failed = [answer.remark for answer in forecasts.values() if answer.remark]
-    unknown = sum(cell.name not in forecasts for cell in grid.cells) + len(failed)
-    remarks = [f"no memory forecast for {unknown} cells"] if unknown else []
+def _hours(grid: Grid, forecasts: Mapping[str, ForecastAnswer]) -> list[str]:
+    """Return a remark on the hours of all runs, if they are forecast."""
     kept = [forecasts[cell.name] for cell in grid.cells if cell.name in forecasts]
-    gpus = [list(answer.gpus.values())[:1] for answer in kept]
-    if hours := sum(gpu.get("hours") or 0.0 for found in gpus for gpu in found):
-        hours *= grid.study.repeats
-        remarks.append(f"about {hours:.2g} hours of steps on all runs, by forecast")
-    return remarks + [f"no forecast: {remark}" for remark in failed[:1]]
-
-
-def overrides_of(cell: Cell) -> list[str]:
-    """Return the `key=value` overrides that make the cell from its base."""
-    return overrides_from(cell.changes)
-
-
-def _fault(grid: Grid) -> str | None:
-    """Return the first error of a cell that its config alone does not show."""
-    for cell in grid.cells:
-        try:
-            check_ranks(cell.config, world=cell.config.resources.world)
-            check_paths(cell.config)
-        except ConfigError as error:
-            return f"{grid.source}, cell {cell.name}: {error}; or list the combination in leave_out"
-    return None
+    gpus = [gpu for answer in kept for gpu in list(answer.gpus.values())[:1]]
+    hours = grid.study.repeats * sum(gpu.get("hours") or 0.0 for gpu in gpus)
+    return [f"about {hours:.2g} hours of steps on all runs, by forecast"] if hours else []
 
 
 def _repeats(study: Study) -> str:
@@ -170,18 +143,13 @@ def digest(config: Run) -> str:
 
 def table(plan: Plan) -> list[Row]:
     """Return a row per cell, with its levels and the most that one of its runs can cost."""
-    first = {run.name: run for run in plan.runs if run.repeat == 1}
     return [
         {
-            "cell": run.name,
-            **{axis: _level_text(level) for axis, level in run.cell.levels.items()},
-            "shape": run.shape,
+            "cell": cell.name,
+            **{axis: dump_value(level) for axis, level in cell.levels.items()},
+            "shape": shape_of(cell.config.resources),
             "runs": plan.grid.study.repeats,
-            "gpu_hours": run.cell.config.resources.gpu_hours,
+            "gpu_hours": cell.config.resources.gpu_hours,
         }
-        for run in (first[cell.name] for cell in plan.grid.cells)
+        for cell in plan.grid.cells
     ]
-
-
-def _level_text(level: Any) -> str:
-    return level if isinstance(level, str) else json.dumps(level)

@@ -35,7 +35,6 @@ class Variation:
     """A script with a value in its place, or a variable to export before it runs."""
 
     text: str
-    line: int
     exports: dict[str, str]
 
 
@@ -44,15 +43,15 @@ def vary(text: str, name: str, value: str, *, path: Path) -> Variation:
     found = _value_of(text, name, path=path)
     if found is None:
         _check_is_read(text, name, path=path)
-        return Variation(text=text, line=0, exports={name: value})
+        return Variation(text=text, exports={name: value})
     line = text.count("\n", 0, found.start("value")) + 1
     if found["default"] == name:
-        return Variation(text=text, line=line, exports={name: value})
+        return Variation(text=text, exports={name: value})
     begin, end = found.span("value")
     new = value if re.fullmatch(_PLAIN, value) else shlex.quote(value)
     if new != value and _is_in_quotes(text, begin):
         raise ConfigError(f"{path}, line {line}: {name} stands in quotes; {value!r} does not fit")
-    return Variation(text=text[:begin] + new + text[end:], line=line, exports={})
+    return Variation(text=text[:begin] + new + text[end:], exports={})
 
 
 def present_value(text: str, name: str, *, path: Path) -> str:

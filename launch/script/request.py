@@ -1,6 +1,7 @@
 """The request of a user who submits a batch script: a study of it, and the flags of sbatch."""
 
 import hashlib
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +13,15 @@ from configs.errors import ConfigError
 from configs.files import read_bytes
 from configs.load import Tree, merge, read_tree, resolve, resolve_study
 from configs.schema import Command, Study
-from configs.schema.command import GIVEN
 from launch.check.kinds import kind_of
-from launch.lint.script import Script, parse_script
-from launch.script.directives import resources_of, sbatch_options, signal_of
+from launch.lint.script import Script, parse_script, sbatch_flags
 from launch.script.edit import present_value, seed_name
-from launch.submit.run import Choices
+from launch.slurm import client
+from launch.submit.submission import Choices
 from runs.attempt.script import NEAR_LIMIT_S
 from runs.snapshot import Repository
 
+_SIGNAL = re.compile(r"[BR]*B[BR]*:(?:SIG)?(USR1|USR2|TERM)(?:@\d+)?", re.IGNORECASE)
 # Keys of a study that apply to a script.
 _KEYS = {"kind", "base", "question", "set", "axes", "repeats"}
 
@@ -105,12 +106,34 @@ class ScriptRequest:
         assert isinstance(found, Command)
         return found
 
-    def yaml_tree(self) -> Tree:
-        """Return the study as it is written down: submitting the file gives the same runs."""
-        base = {"kind": "study", "base": str(self.source.absolute())}
-        return base | self.study.model_dump(
-            include={"set", "axes", "repeats"}, exclude_defaults=True
-        )
+
+def sbatch_options(script: Script, flags: list[str]) -> dict[str, str]:
+    """Return the values of a script's `#SBATCH` lines by long name; values in `flags` win."""
+    own = {name: one.value for name, one in script.directives.items()}
+    return own | dict(sbatch_flags(shlex.join(flags)))
+
+
+def signal_of(options: dict[str, str]) -> str | None:
+    """Return the signal that Slurm sends the batch script near its limit; None if none."""
+    found = _SIGNAL.fullmatch(options.get("signal", ""))
+    return found[1].upper() if found else None
+
+
+def resources_of(options: dict[str, str]) -> dict[str, Any]:
+    """Return the nodes, GPUs and hours; a request that is not understood counts as none."""
+    nodes = max([1, *map(int, re.findall(r"\d+", options.get("nodes", "1")))])
+    named = next((options[key] for key in ("gpus-per-node", "gres", "gpus") if key in options), "")
+    gpu = re.search(r"(?:gpu:)?(?:([A-Za-z][\w.-]*):)?(\d+)$", named.removeprefix("gpu:"))
+    count = int(gpu[2]) if gpu else 0
+    if gpu and "gpus-per-node" not in options and "gres" not in options:
+        count = -(-count // nodes)
+    time_s = client.parse_duration(options.get("time", ""))
+    return {
+        "nodes": nodes,
+        "gpus_per_node": count,
+        "gpu": gpu[1] if gpu else None,
+        **({"hours": round(time_s / 3600, 4)} if time_s else {}),
+    }
 
 
 def is_of_a_script(path: Path) -> bool:
@@ -170,4 +193,4 @@ def key_of(name: str) -> str:
     if name == "seed":
         return name
     plain = name.lstrip("-+").replace("-", "_").replace(".", "_").replace("/", "_")
-    return f"params.{plain}_" if plain in GIVEN else f"params.{plain}"
+    return f"params.{plain}"

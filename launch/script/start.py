@@ -1,117 +1,149 @@
-"""Submit runs of a batch script, or submit them again: by sbatch, or here one after another."""
+"""Start runs of a batch script that have their folders: by sbatch, or here one after another."""
 
 import shlex
-import shutil
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from configs.files import read_text
 from configs.load import expect
 from configs.schema import Command
+from configs.table import Row
+from launch.plan.result import CheckResult
 from launch.script.environment import users_environment
-from launch.script.submission import FLAGS, START, ScriptSubmission, wrapper_of
 from launch.slurm import client, executor
-from launch.slurm.client import Refused
-from launch.submit.local import check_no_process, start_cells
-from launch.submit.refusals import enforce
-from launch.submit.run import Choices, check_no_job, print_remarks
-from launch.submit.study_cells import record, roll_back, rows_to_run
+from launch.submit.local import check_no_job, check_no_process, start_cells
+from launch.submit.request import own_study
+from launch.submit.study_cells import NOTHING_LEFT, record_queued, rows_to_run
+from launch.submit.submission import Choices, bill
 from runs.folder import ROOT, RunFolder
 from runs.jobs import save_script, scripts_folder
 from runs.state.fold import run_state
-from runs.study_folder import StudyFolder, is_study_folder, study_of
+from runs.study_folder import StudyFolder, is_study_folder
 from runs.trust import check_own
 
-
-def submit_script(submission: ScriptSubmission) -> int:
-    """Queue the runs, or start them here; if sbatch refuses one, those before it stay queued."""
-    request = submission.request
-    is_local = request.choices.how == "local"
-    remarks = enforce(submission.checks(), force=request.choices.force)
-    remarks += submission.plan.remarks if submission.plan else []
-    print(submission.bill(), file=sys.stderr)
-    runs = submission.prepare()
-    ids: list[str] = []
-    try:
-        ids += _start_runs(runs, request.choices, umask=request.umask)
-    except Refused:
-        if not ids:
-            shutil.rmtree(submission.folder)
-        raise
-    is_study = submission.plan is not None
-    print(f"{'study' if is_study else 'run'}: {submission.folder}")
-    kind = "process" if is_local else "jobs" if is_study else "job"
-    print(f"{kind}: {', '.join(ids)}")
-    print_remarks(remarks, follow="status" if is_study else "tail", path=submission.folder)
-    return 0
+# Files of a run's folder `script/`: the flags of sbatch, which come before variables such as
+# SBATCH_PARTITION, and the script that starts the run without sbatch.
+FLAGS, START = "flags", "start"
 
 
-def submit_again(path: Path, choices: Choices, *, umask: int, rerun: bool) -> int:
-    """Submit a run, or the runs of a study that are missing or failed."""
-    check_own(path)
+@dataclass(frozen=True, kw_only=True)
+class ScriptRuns:
+    """Runs of a batch script, one or those of a study; `umask` is the user's."""
+
+    choices: Choices
+    folder: Path
+    is_study: bool
+    umask: int
+    title = "runs"
+
+    def check_idle(self) -> None:
+        """Raise `Refused` if a process here has the runs."""
+        if self.is_study:
+            check_no_process(StudyFolder(self.folder))
+
+    def queue(self, run: RunFolder, jobs: Sequence[str]) -> str:
+        """Queue the wrapper of a run as its user would, in the folder where it was submitted."""
+        config = _config(run)
+        wrapper = wrapper_of(run, Path(str(config.script)))
+        answer = client.sbatch(
+            _words(run), folder=Path(str(config.folder)), environment=users_environment(),
+            umask=self.umask,
+        )  # fmt: skip
+        job = answer.split(";")[0]
+        save_script(run, job, read_text(wrapper, errors="replace"))
+        return job
+
+    def start(self, runs: Sequence[RunFolder]) -> int:
+        """Start a process here that carries the runs out."""
+        environment = users_environment()
+        if self.is_study:
+            study = StudyFolder(self.folder)
+            study.stop_file.unlink(missing_ok=True)
+            names = [run.name for run in runs]
+            return start_cells(
+                study, names, "command", code=ROOT, environment=environment, umask=self.umask
+            )
+        words = [str(runs[0].path / "script" / START)]
+        folder = scripts_folder(runs[0])
+        return executor.start_detached(words, folder, environment=environment, umask=self.umask)
+
+    def outlook(self) -> str:
+        """Return that nothing is known of it."""
+        return "how long it takes is unknown"
+
+    def follow_up(self, jobs: Sequence[str]) -> list[str]:
+        """Queue nothing more, and return no remarks."""
+        return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptRerun(ScriptRuns):
+    """A run of a batch script, or the runs of a study that are missing or failed, once more."""
+
+    left: list[RunFolder]
+    is_new = False
+
+    def finished(self) -> str:
+        """Return why nothing is left to run; empty if something is."""
+        done = NOTHING_LEFT if self.is_study else "already done"
+        return "" if self.left else f"{self.folder}: {done}"
+
+    def check_idle(self) -> None:
+        """Raise `Refused` if the runs go on already."""
+        super().check_idle()
+        for run in () if self.is_study else self.left:
+            check_no_job(run)
+
+    def checks(self) -> Iterator[CheckResult]:
+        """Yield nothing: the script was checked when it was submitted."""
+        yield from ()
+
+    def bill(self) -> str:
+        """Return the number of runs and the most that they cost."""
+        return bill(len(self.left), sum(_config(run).resources.gpu_hours for run in self.left))
+
+    def rows(self) -> list[Row]:
+        """Return no table."""
+        return []
+
+    def scripts(self) -> list[str]:
+        """Return the commands of sbatch."""
+        return [f"sbatch {shlex.join(_words(run))}" for run in self.left]
+
+    def prepare(self) -> list[RunFolder]:
+        """Record that the runs are queued."""
+        for run in self.left:
+            run.stop_file.unlink(missing_ok=True)
+            record_queued(run)
+        return self.left
+
+
+def script_rerun(path: Path, choices: Choices, *, umask: int, rerun: bool) -> ScriptRerun:
+    """Return what is left of a run or a study; `rerun` includes runs that would end as before."""
+    folder = path.resolve()
     if is_study_folder(path):
-        study = StudyFolder(path.resolve())
-        check_no_process(study)
-        runs = [RunFolder(study.cell(row.cell)) for row in rows_to_run(study, rerun=rerun)]
+        study = own_study(path)
+        left = [RunFolder(study.cell(row.cell)) for row in rows_to_run(study, rerun=rerun)]
     else:
-        runs = [RunFolder(path.resolve())]
-        if run_state(runs[0]).is_done:
-            print(f"{path}: already done", file=sys.stderr)
-            return 0
-        check_no_job(runs[0])
-    if not runs:
-        print(f"{path}: nothing to run: no run is missing or failed", file=sys.stderr)
-    for run in runs:
-        check_own(run.path)
-        run.stop_file.unlink(missing_ok=True)
-        record(run, "queued")
-    kind = "process" if choices.how == "local" else "job"
-    for one in _start_runs(runs, choices, umask=umask):
-        print(f"{kind}: {one}")
-    return 0
+        check_own(path)
+        left = [] if run_state(RunFolder(folder)).is_done else [RunFolder(folder)]
+    return ScriptRerun(
+        choices=choices, folder=folder, is_study=is_study_folder(path), left=left, umask=umask
+    )
 
 
-def _start_runs(runs: list[RunFolder], choices: Choices, *, umask: int) -> Iterator[str]:
-    """Start runs, of one study if there are several; yield the ids of their jobs or process.
-
-    If sbatch refuses one, raise `Refused`: those before it stay queued, the others have failed.
-    """
-    if choices.how == "local":
-        yield from [_start(runs, umask=umask)] if runs else []
-        return
-    for number, run in enumerate(runs):
-        try:
-            yield _queue(run, umask=umask)
-        except Refused:
-            roll_back(runs[number:], folder=None)
-            raise
+def wrapper_of(run: RunFolder, script: Path) -> Path:
+    """Return the path of what sbatch gets: its name is the default name of the job."""
+    return run.path / "script" / "job" / script.name
 
 
-def _queue(run: RunFolder, *, umask: int) -> str:
-    config = expect(run.config(), Command, source=run.path)
+def _config(run: RunFolder) -> Command:
+    return expect(run.config(), Command, source=run.path)
+
+
+def _words(run: RunFolder) -> list[str]:
+    """Return the arguments of sbatch."""
+    config, flags = _config(run), shlex.split(read_text(run.path / "script" / FLAGS))
     wrapper = wrapper_of(run, Path(str(config.script)))
-    flags = shlex.split(read_text(run.path / "script" / FLAGS))
-    answer = client.sbatch(
-        [*flags, "--parsable", str(wrapper), *shlex.split(config.run)],
-        folder=Path(str(config.folder)), environment=users_environment(), umask=umask,
-    )  # fmt: skip
-    job = answer.split(";")[0]
-    save_script(run, job, read_text(wrapper, errors="replace"))
-    return job
-
-
-def _start(runs: list[RunFolder], *, umask: int) -> str:
-    """Start a process that carries the runs out, and return its id."""
-    study, environment = study_of(runs[0].path), users_environment()
-    if study is not None:
-        study.stop_file.unlink(missing_ok=True)
-        names = [run.name for run in runs]
-        pid = start_cells(study, names, "command", code=ROOT, environment=environment, umask=umask)
-    else:
-        run = runs[0]
-        words = [str(run.path / "script" / START)]
-        pid = executor.start_detached(
-            words, scripts_folder(run), environment=environment, umask=umask
-        )
-    return str(pid)
+    return [*flags, "--parsable", str(wrapper), *shlex.split(config.run)]

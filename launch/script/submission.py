@@ -10,6 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -24,14 +25,14 @@ from launch.plan.study import Plan, make_plan, table
 from launch.script.edit import mark_resume, present_value, vary
 from launch.script.environment import users_environment
 from launch.script.request import ScriptRequest
+from launch.script.start import FLAGS, START, ScriptRuns, wrapper_of
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.limits import lost_nodes
-from launch.submit.run import bill
-from launch.submit.study_cells import make_folder, record, rows_with
+from launch.submit.study_cells import make_folder, record_queued, rows_with
+from launch.submit.submission import bill
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder, make_run, new_id
-from runs.jobs import scripts_folder
 from runs.snapshot import Repository
 from runs.study_folder import StudyFolder
 
@@ -46,11 +47,6 @@ _START = (
 )
 
 
-# Files of a run's folder `script/`: the flags of sbatch, which come before variables such as
-# SBATCH_PARTITION, and the script that starts the run without sbatch.
-FLAGS, START = "flags", "start"
-
-
 @dataclass(frozen=True, kw_only=True)
 class ScriptRun:
     """One run to submit: its folder, its text, and the variables that are exported before it."""
@@ -61,27 +57,26 @@ class ScriptRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScriptSubmission:
-    """The runs of a script in the order of their submission; a study has a `plan`.
+class ScriptSubmission(ScriptRuns):
+    """The new runs of a script in the order of their submission; a study has a `plan`.
 
     `place` is their working directory: the user's, or the same one in a copy of the repository.
     """
 
     request: ScriptRequest
     plan: Plan | None
-    folder: Path
     place: Path
     identity: str
     runs: list[ScriptRun]
-    title = "runs"
+    is_new = True
+
+    def finished(self) -> str:
+        """Return nothing: new runs are left to run."""
+        return ""
 
     def rows(self) -> list[Row]:
         """Return a row for each run of a study."""
         return table(self.plan) if self.plan else []
-
-    def outlook(self) -> str:
-        """Return the order: how long a script takes is unknown."""
-        return "\n".join(self.plan.remarks if self.plan else ["how long it takes is unknown"])
 
     def checks(self) -> Iterator[CheckResult]:
         """Check the script by the linter, by sbatch itself, and that no run overwrites another."""
@@ -94,7 +89,7 @@ class ScriptSubmission:
         yield checked("outputs", self._check_outputs)
         if repository := request.repository:
             yield checked("snapshot", lambda: _told(repository))
-        if request.choices.how != "local":
+        if self.choices.how != "local":
             yield checked("cluster", self._check_cluster)
 
     def _check_script(self) -> None:
@@ -154,9 +149,10 @@ class ScriptSubmission:
         return []
 
     def bill(self) -> str:
-        """Return the number of runs and the most that they cost."""
+        """Return the remarks on the order of runs, their number, and the most that they cost."""
         count = len(self.runs)
-        return bill(count, count * self.request.config(self.place).resources.gpu_hours)
+        cost = bill(count, count * self.request.config(self.place).resources.gpu_hours)
+        return "\n".join([*(self.plan.remarks if self.plan else []), cost])
 
     def scripts(self) -> list[str]:
         """Return what is submitted: the flags that are added, and each copy as a diff."""
@@ -174,11 +170,12 @@ class ScriptSubmission:
         return [line.encode(errors="replace").decode() for line in lines]
 
     def yaml(self) -> str:
-        """Return the study that the request becomes when it is written down."""
+        """Return the study that the request becomes: submitting the file gives the same runs."""
         words = shlex.join(["--", *self.request.flags]) if self.request.flags else ""
-        return (
-            f"# ditbench submit FILE {words}".rstrip() + "\n" + dump_yaml(self.request.yaml_tree())
-        )
+        tree = {"kind": "study", "base": str(self.request.source.absolute())}
+        own = {"set", "axes", "repeats"}
+        tree |= self.request.study.model_dump(include=own, exclude_defaults=True)
+        return f"# ditbench submit FILE {words}".rstrip() + "\n" + dump_yaml(tree)
 
     def _words(self) -> list[str]:
         return [str(self.request.source), *self.request.arguments]
@@ -209,8 +206,7 @@ class ScriptSubmission:
             _write(folder / START, self._start(wrapper))
             for file in (wrapper, folder / START):
                 file.chmod(0o700)
-            scripts_folder(run).mkdir(exist_ok=True)
-            record(run, "queued")
+            record_queued(run)
         return runs
 
     def _wrapper(self, run: RunFolder, exports: dict[str, str]) -> str:
@@ -234,30 +230,26 @@ def script_submission(request: ScriptRequest, logs: Path) -> ScriptSubmission:
     folder, place = logs / f"{path.stem}-{identity}", Path.cwd()
     if request.repository is not None:
         place = folder / "code" / place.relative_to(request.repository.root)
+    make = partial(
+        ScriptSubmission, choices=request.choices, umask=request.umask, request=request,
+        folder=folder, place=place, identity=identity,
+    )  # fmt: skip
     if not axes and request.study.repeats == 1:
-        run = ScriptRun(path=folder, text=request.text, exports={})
-        return ScriptSubmission(
-            request=request, plan=None, folder=folder, place=place, identity=identity, runs=[run]
+        return make(
+            is_study=False, plan=None, runs=[ScriptRun(path=folder, text=request.text, exports={})]
         )
     study = request.study.model_copy(update={"base": str(path.resolve()), "axes": axes})
     cells = make_cells(study, to_tree(request.config(place)), source=str(path))
     plan = make_plan(Grid(study=study, cells=cells, source=path), with_forecast=False)
     runs = []
-    for one in plan.runs:
+    for one in plan.rows:
         text, exports = request.text, dict[str, str]()
-        for key, level in one.cell.levels.items():
-            value = str(level).replace("{run}", f"{folder.name}-{one.name}")
+        for key, level in one.levels.items():
+            value = str(level).replace("{run}", f"{folder.name}-{one.cell}")
             changed = vary(text, request.names[key], value, path=path)
             text, exports = changed.text, exports | changed.exports
-        runs.append(ScriptRun(path=folder / "cells" / one.name, text=text, exports=exports))
-    return ScriptSubmission(
-        request=request, plan=plan, folder=folder, place=place, identity=identity, runs=runs
-    )
-
-
-def wrapper_of(run: RunFolder, script: Path) -> Path:
-    """Return the path of what sbatch gets: its name is the default name of the job."""
-    return run.path / "script" / "job" / script.name
+        runs.append(ScriptRun(path=folder / "cells" / one.cell, text=text, exports=exports))
+    return make(is_study=True, plan=plan, runs=runs)
 
 
 def _told(repository: Repository) -> list[str]:

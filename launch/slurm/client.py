@@ -21,6 +21,10 @@ _PATIENCE_S = 120
 _PREFIXES = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SLURM_")
 # A generic resource such as `gpu:a40:2(S:0-1)`; the type may be missing.
 _GPUS = re.compile(r"\bgpu:(?:(\w[\w.-]*):)?(\d+)")
+# The fields of sacct.
+_ACCOUNTED = (
+    "JobID", "State", "ExitCode", "Start", "End", "Timelimit", "Reason", "Partition", "NodeList",
+)  # fmt: skip
 _DURATION = re.compile(r"(?:(?P<days>\d+)-)?(?P<rest>\d+(?::\d+){0,2})")
 
 
@@ -34,12 +38,11 @@ class NoSlurm(ConfigError):
 
 @dataclass(frozen=True, kw_only=True)
 class Partition:
-    """A partition and its limits per job; None is no limit."""
+    """A partition and the time limit of a job in it; None is no limit."""
 
     name: str
     is_default: bool
     max_time_s: int | None
-    max_nodes: int | None
 
 
 def conflicting_variables() -> list[str]:
@@ -102,21 +105,19 @@ def run(
 
 def partitions() -> list[Partition]:
     """Return the cluster's partitions."""
-    answer = run("sinfo", "--noheader", "--format=%P|%l|%s")
+    answer = run("sinfo", "--noheader", "--format=%P|%l")
     if answer.returncode:
         raise Refused(f"sinfo fails: {answer.stderr.strip()}")
-    rows = dict.fromkeys(line for line in answer.stdout.splitlines() if line.count("|") == 2)
-    return [_partition(*row.split("|")) for row in rows]
-
-
-def _partition(name: str, limit: str, nodes: str) -> Partition:
-    most = nodes.rpartition("-")[2]
-    return Partition(
-        name=name.removesuffix("*"),
-        is_default=name.endswith("*"),
-        max_time_s=parse_duration(limit),
-        max_nodes=int(most) if most.isdigit() else None,
-    )
+    rows = [line.split("|") for line in dict.fromkeys(answer.stdout.splitlines())]
+    return [
+        Partition(
+            name=row[0].removesuffix("*"),
+            is_default=row[0].endswith("*"),
+            max_time_s=parse_duration(row[1]),
+        )
+        for row in rows
+        if len(row) == 2
+    ]
 
 
 def gpus(partition: str | None = None) -> dict[str, tuple[int, int]]:
@@ -141,7 +142,8 @@ def query_jobs(ids: Collection[str]) -> dict[str, SlurmJob]:
     if not ids:
         return {}
     known = _queued(ids)
-    return known | _accounted([job for job in ids if job not in known])
+    left = [job for job in ids if job not in known]
+    return known | {one.job: one for one in (accounted(left) if left else ())}
 
 
 def _queued(ids: Collection[str]) -> dict[str, SlurmJob]:
@@ -167,39 +169,31 @@ def _queued(ids: Collection[str]) -> dict[str, SlurmJob]:
     }
 
 
-def _accounted(ids: Collection[str]) -> dict[str, SlurmJob]:
-    rows = sacct(ids, ("JobID", "State", "NodeList")) if ids else []
-    return {
-        job: SlurmJob(
-            job=job,
-            source="sacct",
-            state=state.split()[0],
-            nodes=nodes.replace("None assigned", ""),
-        )
-        for job, state, nodes in rows
-    }
-
-
-def sacct(
-    ids: Collection[str], fields: Sequence[str], *, duplicates: bool = False
-) -> list[list[str]]:
-    """Return the accounting rows of jobs, empty without accounting.
-
-    `duplicates` adds the starts before a requeue.
-    """
-    words = [*(["-D"] if duplicates else []), f"--jobs={','.join(ids)}"]
-    format_ = f"--format={','.join(fields)}"
+def accounted(ids: Collection[str]) -> list[SlurmJob]:
+    """Return the starts of jobs by accounting, those of a job oldest first; empty without it."""
+    words = ("-n", "-X", "-D", f"--jobs={','.join(ids)}", "--parsable2")
     try:
-        answer = run("sacct", "-n", "-X", *words, "--parsable2", format_)
+        answer = run("sacct", *words, f"--format={','.join(_ACCOUNTED)}")
     except (ConfigError, Refused):
         return []
     rows = [line.split("|") for line in answer.stdout.splitlines()]
-    return [row for row in rows if len(row) == len(fields)] if answer.returncode == 0 else []
-
-
-def has_accounting(job: str) -> bool:
-    """Return whether sacct answers when asked about a job."""
-    return run("sacct", "-n", "-X", f"--jobs={job}", "--format=State").returncode == 0
+    return [
+        SlurmJob(
+            job=job,
+            source="sacct",
+            state=state.split()[0] if state else "",
+            exit_code=code,
+            started=parse_time(started),
+            ended=parse_time(ended),
+            limit_s=parse_duration(limit),
+            reason="" if reason == "None" else reason,
+            partition=partition,
+            nodes=nodes.replace("None assigned", ""),
+        )
+        for job, state, code, started, ended, limit, reason, partition, nodes in (
+            row for row in rows if answer.returncode == 0 and len(row) == len(_ACCOUNTED)
+        )
+    ]
 
 
 def cancel(*jobs: str) -> None:

@@ -33,8 +33,11 @@ def check(
     if remarks := lost_nodes(error):
         return remarks
     shape = " ".join(f"--{name}={flags[name]}" for name in _SHAPE if name in flags)
+    types = client.gpus().items()
+    listed = [f"{kind or 'GPUs'} ({plural(n, 'node')} of {most})" for kind, (n, most) in types]
+    here = f"this cluster has {', '.join(listed)}; " if listed else ""
     raise Refused(
-        f"sbatch refuses {shape or 'this job'}:\n{error}\n{_gpus_in_words()}"
+        f"sbatch refuses {shape or 'this job'}:\n{error}\n{here}"
         "change resources.gpu, resources.nodes, resources.gpus_per_node or the site's flags"
     )
 
@@ -46,40 +49,25 @@ def lost_nodes(error: str) -> list[str]:
     return []
 
 
-def _gpus_in_words() -> str:
-    """Return the types of GPU of the cluster, as `this cluster has a40 (2 nodes of 2); `."""
-    found = client.gpus().items()
-    listed = [f"{kind or 'GPUs'} ({plural(n, 'node')} of {most})" for kind, (n, most) in found]
-    return f"this cluster has {', '.join(listed)}; " if listed else ""
-
-
 def _check_partition(flags: Flags, partitions: list[Partition]) -> None:
-    """Raise `Refused` if the partition does not exist or its limits are too low."""
+    """Raise `Refused` if the partition does not exist or its time limit is too low."""
     named = str(flags.get("partition", "")).split(",")
     chosen = [one for one in partitions if one.name in named or (named == [""] and one.is_default)]
     if not chosen and named != [""]:
         available = ", ".join(one.name for one in partitions)
         raise Refused(f"no partition {', '.join(named)}; available: {available}")
-    if not chosen or any(_excess(one, flags) is None for one in chosen):
-        return
-    others = ", ".join(one.name for one in partitions if _excess(one, flags) is None)
-    fix = f", or use a partition that allows it: {others}" if others else ""
-    raise Refused(f"{_excess(chosen[0], flags)}{fix}")
-
-
-def _excess(partition: Partition, flags: Flags) -> str | None:
-    """Return the limit of the partition that a job exceeds and the key to lower."""
-    most = str(flags["nodes"]).rpartition("-")[2]
-    nodes = int(most) if most.isdigit() else 1
-    if partition.max_nodes is not None and nodes > partition.max_nodes:
-        return (
-            f"partition {partition.name} allows {partition.max_nodes} nodes per job, not {nodes}: "
-            "lower resources.nodes"
-        )
     time_s = client.parse_duration(str(flags.get("time", "")))
-    if partition.max_time_s is not None and (time_s is None or time_s > partition.max_time_s):
-        return (
-            f"partition {partition.name} allows {client.format_duration(partition.max_time_s)}, "
-            f"not {flags['time']}: lower resources.hours"
-        )
-    return None
+    if not chosen or any(_allows(one, time_s) for one in chosen):
+        return
+    limit = client.format_duration(chosen[0].max_time_s or 0)
+    others = ", ".join(one.name for one in partitions if _allows(one, time_s))
+    fix = f", or use a partition that allows it: {others}" if others else ""
+    raise Refused(
+        f"partition {chosen[0].name} allows {limit}, not {flags['time']}: lower "
+        f"resources.hours{fix}"
+    )
+
+
+def _allows(partition: Partition, time_s: int | None) -> bool:
+    most = partition.max_time_s
+    return most is None or (time_s is not None and time_s <= most)

@@ -1,10 +1,8 @@
 """The state of runs: the last event of the record and, until a run has ended, its Slurm job."""
 
 import sys
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,45 +25,21 @@ UNREADABLE = "unreadable"
 RECENT_RECORDS = 32
 
 
-@dataclass(kw_only=True)
-class StepRate:
-    """Steps per wall second over an attempt's newest records, saves and samples included."""
+def step_rate(records: Sequence[Record]) -> float | None:
+    """Return the steps per second of wall time over the newest records of the newest attempt.
 
-    _attempt: int | None = None
-    _points: deque[Record] = field(default_factory=lambda: deque(maxlen=RECENT_RECORDS))
-
-    def passed(self, records: Iterable[Record]) -> Iterator[Record]:
-        """Take the records of the run, and yield them."""
-        for record in records:
-            self.add(record)
-            yield record
-
-    def add(self, record: Record) -> None:
-        """Take the next record of the run."""
-        if record.get("attempt") != self._attempt:
-            # The time between two attempts is not training time.
-            self._attempt = record.get("attempt")
-            self._points.clear()
-        if "event" not in record and isinstance(record.get("step"), int):
-            self._points.append(record)
-
-    @property
-    def steps_per_s(self) -> float | None:
-        """Steps per second of wall time; None before there are two records."""
-        if len(self._points) < 2:
-            return None
-        first, last = self._points[0], self._points[-1]
-        steps, seconds = last["step"] - first["step"], last["time"] - first["time"]
-        return steps / seconds if seconds > 0 and steps > 0 else None
-
-    def eta_s(self, *, step: int | None, steps: int | None) -> int | None:
-        """Return the seconds until `steps` at this rate; None if it is unknown, or is reached.
-
-        After the last step the run still saves and samples.
-        """
-        if step is None or not steps or step >= steps or self.steps_per_s is None:
-            return None
-        return round((steps - step) / self.steps_per_s)
+    Saves and samples are included. Before there are two records it is None.
+    """
+    newest = [
+        one
+        for one in records
+        if one["attempt"] == records[-1]["attempt"] and "event" not in one and "step" in one
+    ][-RECENT_RECORDS:]
+    if len(newest) < 2:
+        return None
+    first, last = newest[0], newest[-1]
+    steps, seconds = last["step"] - first["step"], last["time"] - first["time"]
+    return steps / seconds if seconds > 0 and steps > 0 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +54,7 @@ class RunStatus:
     state: RunState
     config: dict[str, Any]
     job: str | None
-    rate: StepRate
+    steps_per_s: float | None = None
     problem: str = ""
 
     @property
@@ -111,7 +85,10 @@ def overview(paths: Sequence[Path]) -> list[RunStatus]:
 
     Without an answer the records give the states of the unfinished ones.
     """
-    found = [run for path in paths for run in _runs(path)]
+    for path in paths:
+        if not path.is_dir():
+            raise ConfigError(f"{path}: no such folder; name a run, or a folder of runs")
+    found = [run for path in paths for run in find_runs(path)]
     runs = [_readable_status(run) for run in counted(found, "reading the state of runs")]
     jobs = {one.job for one in runs if one.job and one.state.may_have_job}
     try:
@@ -133,23 +110,15 @@ def _readable_status(run: RunFolder) -> RunStatus:
         run.entries()
         return run_status(run)
     except ConfigError as error:
-        return RunStatus(
-            run=run, state=RunState(), config={}, job=None, rate=StepRate(), problem=str(error)
-        )
-
-
-def _runs(path: Path) -> list[RunFolder]:
-    if not path.is_dir():
-        raise ConfigError(f"{path}: no such folder; name a run, or a folder of runs")
-    return find_runs(path)
+        return RunStatus(run=run, state=RunState(), config={}, job=None, problem=str(error))
 
 
 def run_status(run: RunFolder) -> RunStatus:
     """Read the state of a run from its folder alone."""
-    rate = StepRate()
-    state = fold(rate.passed(run.records()))
+    records = list(run.records())
+    state, rate = fold(records), step_rate(records)
     job = awaited_job(run) if state.is_queued else started_job(run)
-    return RunStatus(run=run, state=state, config=_config(run), job=job, rate=rate)
+    return RunStatus(run=run, state=state, config=_config(run), job=job, steps_per_s=rate)
 
 
 def _config(run: RunFolder) -> dict[str, Any]:
@@ -162,8 +131,10 @@ def _config(run: RunFolder) -> dict[str, Any]:
 def status_row(one: RunStatus) -> Row:
     """Return the state of a run as a row of a table."""
     state, slurm = one.state, one.state.slurm
-    is_training = state.is_training
-    eta_s = one.rate.eta_s(step=state.step, steps=one.steps) if is_training else None
+    rate = one.steps_per_s if state.is_training else None
+    # After the last step the run still saves and samples.
+    left = (one.steps or 0) - (state.step or 0)
+    eta_s = round(left / rate) if rate and left > 0 else None
     progress = "" if state.step is None else f"{state.step}/{one.steps or '?'}"
     is_live = slurm is not None and bool(slurm.state) and not slurm.has_ended
     nodes = (slurm.nodes if slurm else None) or (None if one.problem else _nodes(one.run))
@@ -171,9 +142,8 @@ def status_row(one: RunStatus) -> Row:
         "run": str(one.run.path),
         "state": one.word,
         "steps": progress or None,
-        "steps_per_s": one.rate.steps_per_s if is_training else None,
+        "steps_per_s": rate,
         "eta_s": eta_s,
-        "finish": None if eta_s is None else round(time.time() + eta_s),
         "left_s": slurm.left_s if slurm and is_live and not slurm.is_waiting else None,
         "start": slurm.started if slurm and slurm.is_waiting else None,
         "attempts": len(one.run.attempts()),

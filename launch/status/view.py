@@ -3,11 +3,12 @@
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from configs.table import Row, text_table
-from launch.slurm.reasons import in_words
+from launch.slurm.history import clock, in_words
 from launch.status.state import RunStatus, status_row
 from runs.folder import is_run
 from runs.study_folder import is_study_folder
@@ -76,8 +77,8 @@ def _display(one: RunStatus, row: Row, base: Path) -> dict[str, Any]:
         "run": str(path.resolve().relative_to(folder.resolve())) if inside else str(path),
         "state": row["state"],
         "steps": row["steps"],
-        "eta": None if row["eta_s"] is None else clock_text(row["eta_s"]),
-        "left": None if row["left_s"] is None else clock_text(row["left_s"]),
+        "eta": None if row["eta_s"] is None else timedelta(seconds=row["eta_s"]),
+        "left": None if row["left_s"] is None else timedelta(seconds=row["left_s"]),
         "steps_per_s": row["steps_per_s"],
         "job": row["job"],
         "attempts": row["attempts"] or None,
@@ -87,25 +88,10 @@ def _display(one: RunStatus, row: Row, base: Path) -> dict[str, Any]:
 
 
 def _why(one: RunStatus, row: Row) -> str | None:
-    """Return the reason of a state, and when a waiting job may start or a run is done."""
-    if row["finish"] is not None:
-        return "; ".join([f"done ~{_moment(row['finish'])}", *filter(None, [row["why"]])])
+    """Return the reason of a state, and when a waiting job may start."""
     if one.group != "waiting" or one.job is None:
         return row["why"]
     reason, start = str(row["why"] or ""), row["start"]
     if start is not None:
-        return f"starts about {_moment(start)}"
+        return f"starts about {clock(start)}"
     return in_words(reason)
-
-
-def _moment(when: float) -> str:
-    form = "%H:%M" if when - time.time() < 12 * 3600 else "%a %d %b %H:%M"
-    return time.strftime(form, time.localtime(when))
-
-
-def clock_text(length_s: float) -> str:
-    """Return `HH:MM:SS`, with days as Slurm writes them: `2-03:00:00`."""
-    minutes, seconds = divmod(round(length_s), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    return (f"{days}-" if days else "") + f"{hours:02}:{minutes:02}:{seconds:02}"

@@ -3,8 +3,6 @@
 import contextlib
 import io
 import shutil
-import sys
-import textwrap
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,24 +16,14 @@ INTERVAL_S = 10.0
 
 
 class Screen:
-    """A terminal: each drawing replaces the last, cut to the height of the window."""
-
-    def __init__(self) -> None:
-        self._height = 0
+    """A terminal: each drawing replaces all that the window shows, cut to its height."""
 
     def draw(self, table: Sequence[str], lines: Sequence[str]) -> None:
         """Show the lines of the table, followed by summaries and remarks."""
-        size = shutil.get_terminal_size()
-        below = [part for line in lines for part in textwrap.wrap(line, size.columns)]
-        room = max(1, size.lines - len(below) - 2)
-        above = list(table)
-        if len(above) > room:
-            above[room:] = [f"... {len(above) - room} more lines: status --once"]
-        drawn = [*above, *below]
-        up = f"\x1b[{self._height}A\x1b[J" if self._height else ""
-        sys.stdout.write(up + "".join(f"{line}\n" for line in drawn))
-        sys.stdout.flush()
-        self._height = len(drawn)
+        room = max(1, shutil.get_terminal_size().lines - len(lines) - 2)
+        left = [f"... {len(table) - room} more lines: status --once"] if table[room:] else []
+        shown = "".join(f"{line}\n" for line in (*table[:room], *left, *lines))
+        print(f"\x1b[H\x1b[2J{shown}", end="", flush=True)
 
 
 class ChangeLog:

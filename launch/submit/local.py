@@ -1,16 +1,28 @@
-"""The cells of a study that one process runs on this machine: their order, and their turns."""
+"""What runs already, and the cells of a study that one process runs here: their order and turns."""
 
 import random
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from configs.schema import Study
-from launch.slurm import executor
+from launch.slurm import client, executor
 from launch.slurm.client import Refused
 from runs.folder import RunFolder, new_id
+from runs.jobs import awaited_job, started_job
 from runs.records import saves
-from runs.study_folder import StudyFolder, StudyRow
+from runs.study_folder import StudyFolder
+
+
+def check_no_job(run: RunFolder) -> None:
+    """Refuse a second job for a run: its attempt would end the first job's."""
+    jobs = [job for job in (awaited_job(run), started_job(run)) if job]
+    for one in client.query_jobs(jobs).values():
+        if not one.has_ended:
+            raise Refused(
+                f"{run.name}: its job {one.job} is {one.state}; wait until it ends, or cancel it: "
+                f"ditbench cancel {shlex.quote(str(run.path))}"
+            )
 
 
 def check_no_process(study: StudyFolder) -> None:
@@ -45,27 +57,24 @@ def start_cells(
     return pid
 
 
-def list_cells(study: StudyFolder, rows: Sequence[StudyRow], settings: Study) -> list[str]:
-    """Return the lines for `jobs/cells.sh`: cells in order, or the turns that they have left.
+def list_cells(study: StudyFolder, names: list[str], settings: Study) -> list[str]:
+    """Return the lines for `jobs/cells.sh`: cells as they come, or the turns that they have left.
 
     A turn is `CELL ID:STEP`. It ends at a multiple of `interleave` steps, also after an
     interruption. The order is shuffled, and reversed in every second round, so that a drift of the
     node favours no run.
     """
-    names = [row.cell for row in sorted(rows, key=lambda row: row.order)]
     turn = settings.interleave
     if turn is None:
         return names
     session, lines = new_id(), list[str]()
-    runs = {name: RunFolder(study.cell(name)) for name in names}
-    spans = {name: (_saved_step(run), run.config().last_step()) for name, run in runs.items()}
+    spans = {}
+    for run in (RunFolder(study.cell(name)) for name in names):
+        saved = max((save.get("step", 0) for save in saves(run.records())), default=0)
+        spans[run.name] = saved, run.config().last_step()
     for end in range(turn, max(last for _, last in spans.values()) + 1, turn):
         left = [name for name, (saved, last) in spans.items() if saved < end <= last]
         pair, is_second = divmod(end // turn - 1, 2)
         random.Random(f"0 {pair}").shuffle(left)
         lines += [f"{name} {session}:{end}" for name in (left[::-1] if is_second else left)]
     return lines
-
-
-def _saved_step(run: RunFolder) -> int:
-    return max((save.get("step", 0) for save in saves(run.records())), default=0)

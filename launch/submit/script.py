@@ -1,14 +1,11 @@
 """The batch scripts of a run, by itself or in a study, and of a study's report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from configs.load import flatten, read_tree, to_tree
 from configs.schema import Run
 from configs.schema.training import Resources
-from configs.yaml12 import dump_value
 from launch.slurm import client
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags, template_flags
@@ -20,11 +17,6 @@ from runs.study_folder import StudyFolder
 REPORT = Path("jobs", "report.sbatch")
 # Flags for the cells that say who pays and where; the report takes them too.
 _PASSED_ON = ("account", "partition", "qos", "reservation", "clusters")
-
-
-def overrides_from(changes: Mapping[str, Any]) -> list[str]:
-    """Return dotted keys and values as `key=value` overrides."""
-    return [f"{name}={dump_value(value)}" for name, value in changes.items()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +49,6 @@ class RunRequest:
         if self.study:
             return self.study.cell(self.identity)
         return self.site.logs / f"{run_name(self.source, self.config)}-{self.identity}"
-
-    @property
-    def query(self) -> tuple[Path, list[str]]:
-        """The config and the overrides to forecast; of a run also the overrides of its attempts."""
-        if self.resumes is None:
-            return self.source, self.overrides
-        file = self.resumes.config_file
-        known, now = flatten(read_tree(file)), flatten(to_tree(self.config))
-        changes = {name: value for name, value in now.items() if known.get(name) != value}
-        return file, overrides_from(changes)
 
 
 def batch_script(request: RunRequest, run: Path) -> BatchScript:

@@ -54,44 +54,32 @@ def site_logs(root: Path) -> Path:
     return Path(_describe(root, "", "1", "0", name=None)[1]).resolve()
 
 
-def site_line(root: Path, *, name: str | None) -> str:
-    """Return a line that names the site file in use, and the fix if a cluster has none."""
-    found = _describe(root, "", "1", "0", name=name)[0]
-    line = f"site: {found} (env/sites/{found}.sh)"
-    if found == "local" and client.is_installed():
-        line += "; to describe this cluster, run: ditbench doctor"
-    return line
-
-
-def site_environment(name: str | None) -> dict[str, str]:
-    """Return the environment in which env/site.sh reads the site `name`, or this host's."""
-    return os.environ | ({"SITE": name, "ACTIVATED_SITE": ""} if name else {})
-
-
 def _describe(root: Path, *resources: str, name: str | None) -> list[str]:
     command = [str(root / "env" / "describe.sh"), *resources]
-    answer = subprocess.run(command, env=site_environment(name), capture_output=True, check=False)
+    environment = os.environ | ({"SITE": name, "ACTIVATED_SITE": ""} if name else {})
+    answer = subprocess.run(command, env=environment, capture_output=True, check=False)
     if answer.returncode:
         raise ConfigError(answer.stderr.decode(errors="replace").strip())
     return os.fsdecode(answer.stdout).split("\0")[:-1]
 
 
-def check_site(site: Site) -> None:
-    """Raise `ConfigError` for a site on which every job would fail on its first line."""
+def check_site(site: Site) -> list[str]:
+    """Raise `ConfigError` for a site on which every job would fail on its first line.
+
+    Return a remark if a cluster has no site file.
+    """
     if not os.access(site.venv / "bin" / "python", os.X_OK):
         raise ConfigError(f"no virtualenv in {site.venv}; create it with env/create.sh")
     parent = next(folder for folder in (site.logs, *site.logs.parents) if folder.exists())
-    if not parent.is_dir() or not _is_writable(parent):
-        raise ConfigError(f"LOGS {site.logs}: not writable; set LOGS to a writable folder")
-
-
-def _is_writable(folder: Path) -> bool:
-    """Return whether a file can be made in a folder; some file systems only pretend it."""
     try:
-        tempfile.TemporaryFile(dir=folder).close()
+        # Some file systems only pretend that a folder can be written to.
+        tempfile.TemporaryFile(dir=parent).close()
     except OSError:
-        return False
-    return True
+        raise ConfigError(
+            f"LOGS {site.logs}: not writable; set LOGS to a writable folder"
+        ) from None
+    has_none = site.name == "local" and client.is_installed()
+    return ["no site file describes this cluster: ditbench doctor writes one"] if has_none else []
 
 
 def check_logs_name(site: Site) -> None:

@@ -12,15 +12,18 @@ from configs.errors import ConfigError
 from configs.load import read_tree, resolve, to_tree
 from configs.progress import counted
 from configs.yaml12 import dump_yaml
-from launch.plan.study import Plan, PlannedRun, digest
+from launch.plan.study import Plan, digest
 from launch.slurm import client
 from launch.status.state import RunStatus, run_status
 from runs.attempt.pruning import is_wanted
 from runs.folder import RunFolder, is_run
+from runs.jobs import scripts_folder
 from runs.records import RecordWriter
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
 from runs.trust import check_own
+
+NOTHING_LEFT = "nothing to run: no run is missing or failed"
 
 
 def find_study(plan: Plan, logs: Path) -> StudyFolder | None:
@@ -28,7 +31,7 @@ def find_study(plan: Plan, logs: Path) -> StudyFolder | None:
 
     A cell of the same name with another config keeps a folder from taking the others.
     """
-    wanted = {run.name: digest(run.cell.config) for run in plan.runs}
+    wanted = {row.cell: row.digest for row in plan.rows}
     for study in _studies_of(plan, logs):
         known = {row.cell: row.digest for row in study.rows()}
         shared = known.keys() & wanted.keys()
@@ -52,14 +55,14 @@ def _studies_of(plan: Plan, logs: Path) -> Iterator[StudyFolder]:
 
 def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
     """Return whether the cells of a plan that a folder has are ours and hold the plan's configs."""
-    for run in plan.runs:
-        cell = RunFolder(study.cell(run.name))
+    for row in plan.rows:
+        cell = RunFolder(study.cell(row.cell))
         try:
             if not is_run(cell.path):
                 continue
             check_own(cell.path)
             tree = read_tree(cell.config_file)
-            if digest(resolve(tree, source=str(cell.config_file))) != digest(run.cell.config):
+            if digest(resolve(tree, source=str(cell.config_file))) != row.digest:
                 raise ConfigError(f"{cell.config_file}: not the config of {study.cells_file}")
         except (OSError, ValueError) as error:
             print(f"passes over {study.path}: {error}", file=sys.stderr)
@@ -70,19 +73,11 @@ def _has_its_configs(study: StudyFolder, plan: Plan) -> bool:
 def rows_with(plan: Plan, known: Sequence[StudyRow]) -> list[StudyRow]:
     """Return the known rows, followed by the plan's new ones in their order."""
     names = {row.cell for row in known}
-    new = [run for run in plan.runs if run.name not in names]
+    new = [row for row in plan.rows if row.cell not in names]
     after = max((row.order for row in known), default=-1) + 1
     rows = [
-        StudyRow(
-            index=index,
-            order=after + run.order,
-            cell=run.name,
-            repeat=run.repeat,
-            shape=run.shape,
-            digest=digest(run.cell.config),
-            levels=run.cell.levels,
-        )
-        for index, run in enumerate(new, start=len(known))
+        row.model_copy(update={"index": index, "order": after + row.order})
+        for index, row in enumerate(new, start=len(known))
     ]
     return [*known, *rows]
 
@@ -92,9 +87,12 @@ def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[StudyRow]) -> Non
     try:
         for folder in (study.path, study.jobs, study.cell("")):
             folder.mkdir(parents=True, exist_ok=True)
-        for run in plan.runs:
-            if not is_run(study.cell(run.name)):
-                _make_cell(study.cell(run.name), run)
+        for name, cell in plan.cells.items():
+            path = study.cell(name)
+            if not is_run(path):
+                (path / "attempts").mkdir(parents=True, exist_ok=True)
+                # Without fsync: a cell that is lost is made again.
+                (path / "config.yaml").write_text(dump_yaml(to_tree(cell.config)), encoding="utf-8")
         replace_file(study.study_file, dump_yaml(to_tree(plan.grid.study)))
         # Last, because the rows make a folder a study's folder.
         study.write_rows(rows)
@@ -104,13 +102,13 @@ def make_folder(study: StudyFolder, plan: Plan, rows: Sequence[StudyRow]) -> Non
         ) from None
 
 
-def _make_cell(path: Path, run: PlannedRun) -> None:
-    (path / "attempts").mkdir(parents=True, exist_ok=True)
-    # Without fsync: a cell that is lost is made again.
-    (path / "config.yaml").write_text(dump_yaml(to_tree(run.cell.config)), encoding="utf-8")
+def record_queued(run: RunFolder) -> None:
+    """Record that a run waits for its job."""
+    scripts_folder(run).mkdir(exist_ok=True)
+    _record(run, "queued")
 
 
-def record(run: RunFolder, event: str, **fields: str) -> None:
+def _record(run: RunFolder, event: str, **fields: str) -> None:
     """Append an event to the attempt that follows, without fsync."""
     attempt = max(run.attempts(), default=0) + 1
     with closing(RecordWriter(run.path, attempt=attempt)) as writer:
@@ -143,11 +141,6 @@ def rows_to_run(study: StudyFolder, *, rerun: bool) -> list[StudyRow]:
     return [row for row in rows if is_left(row)]
 
 
-def jobs_ahead(study: StudyFolder) -> list[str]:
-    """Return the jobs of a study's runs that wait or run, the oldest first."""
-    return sorted(_live_jobs(run_statuses(study, study.rows()).values()), key=int)
-
-
 def _live_jobs(runs: Collection[RunStatus]) -> dict[str, SlurmJob]:
     jobs = {one.job for one in runs if one.state.may_have_job and one.job is not None}
     found = client.query_jobs(sorted(jobs))
@@ -160,4 +153,4 @@ def roll_back(runs: Iterable[RunFolder], *, folder: Path | None) -> None:
         shutil.rmtree(folder)
         return
     for run in runs:
-        record(run, "failed", reason="config", message="the job was not accepted")
+        _record(run, "failed", reason="config", message="the job was not accepted")

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import sys
-import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ from typing import Any
 from configs.errors import ConfigError
 from configs.table import json_text
 from configs.terminal import printable
-from launch.slurm.reasons import in_words
+from launch.slurm.history import clock, in_words
 from launch.status.state import RunStatus, overview
-from launch.why.diagnosis import Diagnosis
-from launch.why.evidence import diagnoses_of_run
+from launch.why.diagnosis import Diagnosis, diagnoses_of_run
 from runs.folder import RunFolder, is_run
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder
@@ -90,7 +88,7 @@ def text(diagnosis: Diagnosis) -> str:
 
 def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
     """Return the diagnosis as JSON data; paths in the evidence are relative to the run."""
-    process, start, reason = diagnosis.process, diagnosis.start, diagnosis.reason
+    process, start, reason = diagnosis.process, diagnosis.state.slurm, diagnosis.reason
     return {
         "run": str(process.run.path),
         "job": start.job if start else None,
@@ -130,7 +128,7 @@ def _meaning(diagnosis: Diagnosis) -> str:
     is_whole = reason.passes is None or "{first_failure}" in reason.meaning
     what = _fill(reason.meaning + ("" if is_whole else "{first_failure}"), diagnosis)
     if waiting := _waiting(diagnosis):
-        begins = f", may begin {_clock(waiting.started)}" if waiting.started else ""
+        begins = f", may begin {clock(waiting.started)}" if waiting.started else ""
         what += f", and is queued again (job {waiting.job}{begins})"
     return what
 
@@ -140,27 +138,22 @@ def _waiting(diagnosis: Diagnosis) -> SlurmJob | None:
     return now if now and now.is_waiting else None
 
 
-def _clock(when: float) -> str:
-    is_today = time.strftime("%F") == time.strftime("%F", time.localtime(when))
-    return time.strftime("%H:%M:%S" if is_today else "%F %H:%M", time.localtime(when))
-
-
 def _state(diagnosis: Diagnosis) -> str:
     """Return the state of an attempt without a reason."""
     now = _waiting(diagnosis)
     if now is not None:
-        begins = f"; may begin {_clock(now.started)}" if now.started else ""
+        begins = f"; may begin {clock(now.started)}" if now.started else ""
         return f"waits: {in_words(now.reason)}{begins}"
     if not diagnosis.has_not_ended:
         return "unknown"
-    if diagnosis.start is None:
+    if diagnosis.state.slurm is None:
         return "unknown: no end is recorded, and Slurm knows no job of the run"
     return "has not ended"
 
 
 def _fill(words: str, diagnosis: Diagnosis) -> str:
     """Replace the placeholders of reasons.yaml."""
-    process, start, state = diagnosis.process, diagnosis.start, diagnosis.state
+    process, start, state = diagnosis.process, diagnosis.state.slurm, diagnosis.state
     run, output = process.run, process.output
     saves = state.is_stopped or state.is_paused
     saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""

@@ -1,12 +1,20 @@
-"""Diagnose the end of an attempt: its state by the one fold, and the rank that failed first."""
+"""Diagnose each attempt of a run by all evidence of its end."""
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from launch.slurm import history
+from launch.status.tail import job_output
+from runs.folder import RunFolder
+from runs.jobs import awaited_job, job_of_attempt
+from runs.json_files import AttemptEntry, read_error_note
 from runs.state.evidence import Evidence
 from runs.state.first_failure import first_failure
+from runs.state.fold import fold, run_state
+from runs.state.log_lines import LogLines, part_of_attempt, read
 from runs.state.reasons import Reason, reasons
 from runs.state.run_state import RunState
 from runs.state.slurm_job import SlurmJob
@@ -21,13 +29,12 @@ _SOURCE = re.compile(
 class Diagnosis:
     """The end of an attempt, or of a job that waits, and its reason.
 
-    `process` are its traces, and `state` the state with the reason that the fold found. `start` is
-    the start of its job according to Slurm, `now` the job as it is now.
+    `process` are its traces, and `state` the state with the start of its job, and with the reason
+    that the fold found. `now` is the job as it is now.
     """
 
     process: Evidence
     state: RunState
-    start: SlurmJob | None = None
     now: SlurmJob | None = None
 
     @property
@@ -38,7 +45,7 @@ class Diagnosis:
     @property
     def has_not_ended(self) -> bool:
         """Whether the attempt may still go on."""
-        is_over = self.start is not None and self.start.is_over
+        is_over = self.state.slurm is not None and self.state.slurm.is_over
         return self.state.is_open and not self.state.is_paused and not is_over
 
     @cached_property
@@ -48,20 +55,70 @@ class Diagnosis:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The lines that show the reason, with paths from the run, LOGS or this folder."""
-        folder, shown = self.process.folder, list(self.state.evidence)
+        """The lines that say something new, with paths from the run, LOGS or this folder."""
+        run, folder, shown = self.process.run, self.process.folder, list(self.state.evidence)
         if self.reason and folder and any(folder.glob("ranks/nccl-*")):
             shown.append(f"collectives: torchfrtrace {folder}/ranks -p nccl-")
-        return _without_repeats(self.process, shown)
+        kept: list[str] = []
+        for line in shown:
+            for place in (run.path, run.path.parent, Path.cwd()):
+                line = line.removeprefix(f"{place}/")
+            said = _SOURCE.sub("", line)[:80]
+            if not any(said in other for other in kept):
+                kept.append(line)
+        return kept
 
 
-def _without_repeats(evidence: Evidence, lines: list[str]) -> list[str]:
-    """Return the lines that say something new."""
-    kept: list[str] = []
-    for line in lines:
-        for folder in (evidence.run.path, evidence.run.path.parent, Path.cwd()):
-            line = line.removeprefix(f"{folder}/")
-        said = _SOURCE.sub("", line)[:80]
-        if not any(said in other for other in kept):
-            kept.append(line)
-    return kept
+def diagnoses_of_run(run: RunFolder) -> list[Diagnosis]:
+    """Return the diagnosis of each attempt, oldest first, and of the job that waits for another."""
+    entries = {entry["attempt"]: entry for entry in run.entries()}
+    records = [record for record in run.records() if "event" in record]
+    known: dict[str, list[SlurmJob]] = {}
+    numbers = [*run.attempts(), *([0] if _has_waiting_job(run) else [])] or [0]
+    found = []
+    for number in numbers:
+        entry = entries.get(number, AttemptEntry(attempt=number))
+        job = job_of_attempt(entry) if number else awaited_job(run)
+        if job is not None and job not in known:
+            known[job] = history.starts(job)
+        events = [one for one in records if one["attempt"] == number or not number]
+        start = history.start_at(known.get(job or "", []), entry.get("time"))
+        process = _traces(run, number, job)
+        is_newest = number == numbers[-1]
+        now = history.current(job) if is_newest and job is not None else None
+        found.append(Diagnosis(process=process, state=fold(events, start, process), now=now))
+    return found
+
+
+def _has_waiting_job(run: RunFolder) -> bool:
+    """Return whether the last job of the run has not started an attempt."""
+    state = run_state(run)
+    return state.is_queued and state.attempt not in run.attempts()
+
+
+def _traces(run: RunFolder, number: int, job: str | None) -> Evidence:
+    output = job_output(run, job)
+    if output is None and job and (now := history.current(job)):
+        output = now.output
+    logs = [part_of_attempt(read(output), run=run.path, number=number)] if output else []
+    folder = run.attempt(number)
+    return Evidence(
+        run=run,
+        attempt=number,
+        note=read_error_note(folder) if number else {},
+        logs=logs + (list(_attempt_logs(folder)) if number else []),
+        is_preemptable=history.is_preemptable,
+    )
+
+
+def _attempt_logs(folder: Path) -> Iterator[LogLines]:
+    """Yield the logs of ranks and agents, ranks first: they are closest to the cause."""
+    ranks = sorted((folder / "ranks").glob("*.log"))
+    agents = sorted(
+        path
+        for path in (folder / "torchrun").rglob("*")
+        if re.fullmatch(r"std(out|err)\.log|error\.json", path.name)
+    )
+    for path in (*ranks, folder / "output.log", *agents):
+        if path.exists():
+            yield read(path)

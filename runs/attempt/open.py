@@ -49,9 +49,12 @@ def open_attempt(
     determine the number of ranks; None means that it is not known yet. `began` is the start of
     the job in seconds since 1970. A faulty config raises `ConfigError` before a folder is made.
     """
+    job_facts()  # A variable of Slurm that is no number is refused before a folder is made.
     found = find_run(source, kind=kind)
-    if found and (_is_skipped(found) or _takes_no_turn(found)):
+    if found and _is_skipped(found):
         return None
+    if found and turn_end() is not None and not run_state(found).is_waiting:
+        return None  # The run has left its interleaved study.
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
         overrides = []
@@ -60,7 +63,8 @@ def open_attempt(
             found or _new_config(source, overrides, kind), overrides, nodes, gpus
         )
     except ConfigError as error:
-        if found and _is_awaited(found):
+        # If the run waits for this job, its records must show a failed start.
+        if found and job_facts() and run_state(found).is_waiting:
             newest = max(found.attempts(), default=0)
             record_failure(found, newest, reason="config", message=str(error))
         raise
@@ -73,7 +77,6 @@ def open_attempt(
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
     if found and _obeys_stop(found, began=began):
         return None
-    _warn_of_allocation(config, nodes=nodes, gpus=gpus)
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
     try:
@@ -113,11 +116,6 @@ def _is_skipped(run: RunFolder) -> bool:
     if is_skipped:
         print(f"{run.path}: skipped: {state.message}", file=sys.stderr)
     return is_skipped
-
-
-def _takes_no_turn(run: RunFolder) -> bool:
-    """Return whether this is a turn of an interleaved study, and the run has ended in another."""
-    return turn_end() is not None and not run_state(run).is_waiting
 
 
 def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
@@ -165,22 +163,6 @@ def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:
     if kind and config.kind != kind:
         expect(config, KINDS[kind], source=source)
     return with_absolute_paths(config)
-
-
-def _is_awaited(run: RunFolder) -> bool:
-    """Return whether the run waits for this job, so that its records must show a failed start."""
-    return bool(job_facts()) and run_state(run).is_waiting
-
-
-def _warn_of_allocation(config: Run, *, nodes: int, gpus: int | None) -> None:
-    """Warn if a Slurm job has other resources than its config requests; the allocation wins."""
-    requested = (config.resources.nodes, config.resources.gpus_per_node)
-    if job_facts() and gpus is not None and requested != (nodes, gpus):
-        print(
-            f"warning: the config asks for {requested[0]} x {requested[1]} GPUs (nodes x per "
-            f"node), the allocation has {nodes} x {gpus}; the allocation wins",
-            file=sys.stderr,
-        )
 
 
 def _code(attempt: Path, root: Path) -> dict[str, Any]:

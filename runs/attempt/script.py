@@ -27,7 +27,6 @@ from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Command
 from runs.attempt.open import claim
-from runs.attempt.output_log import OutputLog
 from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
 from runs.attempt.placement import placement
@@ -79,7 +78,7 @@ class _Script:
     def __init__(self, run: RunFolder, attempt: Path, config: Command) -> None:
         self._run, self._attempt, self._config = run, attempt, config
         self._number = int(attempt.name)
-        self._log = OutputLog(attempt)
+        self._log = _Output(attempt)
         self._came: list[int] = []
         self._is_near_limit = self._is_ended = self._is_killed = False
         self._end_by: float | None = None
@@ -270,6 +269,28 @@ class _Script:
 
     def _event(self, event: str, **fields: Any) -> None:
         self._run.record_event(self._number, event, **fields)
+
+
+class _Output:
+    """`output.log` of an attempt, and `arrivals.txt`: its length after each piece, and the time."""
+
+    def __init__(self, attempt: Path) -> None:
+        self.path = attempt / "output.log"
+        self.error: OSError | None = None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        paths = (self.path, attempt / "arrivals.txt")
+        self._files = [os.open(path, flags, 0o666) for path in paths]
+
+    def keep(self, piece: bytes) -> None:
+        """Append a piece of output with its time, unless an earlier one could not be written."""
+        log, arrivals = self._files
+        try:
+            if piece and self.error is None:
+                os.write(log, piece)
+                size = os.lseek(log, 0, os.SEEK_CUR)
+                os.write(arrivals, f"{size} {time.time():.3f}\n".encode())
+        except OSError as error:
+            self.error = error
 
 
 NOT_REQUEUED = (

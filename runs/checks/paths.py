@@ -50,7 +50,9 @@ def check_paths(config: Run) -> None:
     for problem in missing_paths(config):
         raise ConfigError(problem)
     if isinstance(config, Pretrain):
-        check_branch(config)
+        trunk = config.train.branch_from
+        if trunk and (refusal := _branch_problem(Path(trunk), config)):
+            raise ConfigError(f"train.branch_from {trunk}: {refusal}")
     elif isinstance(config, Finetune):
         _check_finetune(config)
     elif isinstance(config, Infer):
@@ -90,13 +92,6 @@ def check_model(config: Finetune) -> None:
     elif assistant.is_file():
         check_sizes(assistant, weights_in(folder))
     check_aitoolkit(config)
-
-
-def check_branch(config: Pretrain) -> None:
-    """Raise `ConfigError` unless `train.branch_from` is a checkpoint that the config can go on."""
-    trunk = config.train.branch_from
-    if trunk and (problem := _branch_problem(Path(trunk), config)):
-        raise ConfigError(f"train.branch_from {trunk}: {problem}")
 
 
 def _branch_problem(checkpoint: Path, config: Pretrain) -> str | None:

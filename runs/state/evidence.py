@@ -9,7 +9,7 @@ from runs.folder import RunFolder
 from runs.jobs import CANCELLED
 from runs.json_files import ErrorNote
 from runs.records import Record, read_records
-from runs.state.log_lines import LogLines, Quote, first_line, first_quotes, last_exception
+from runs.state.log_lines import LogLines, first_line, last_exception, quote
 from runs.state.slurm_job import SlurmJob
 
 
@@ -90,21 +90,22 @@ class Evidence:
     @property
     def output(self) -> Path | None:
         """The file to read: the output of the ranks, else of the job; None if there is none."""
-        files = [log.path for log in self.logs if any(log.last())]
+        files = [log.path for log in self.logs if log.last()]
         own = [path for path in files if path.name == "output.log"]
         return next(iter(own + files), None)
 
     def last_lines(self) -> list[str]:
         """Return the last line of each log."""
-        return [str(quote) for log in self.logs for quote in log.last()]
+        return [line for log in self.logs for line in log.last()]
 
     def quotes(self, pattern: str) -> list[str]:
-        """Return the first lines of the logs that match a pattern."""
-        return first_quotes(self.logs, pattern) if pattern else []
+        """Return the first lines of the logs that match a pattern, at most 3 of them."""
+        found = [(log.path, *next(log.find(pattern or "(?!)"), (0, ""))) for log in self.logs]
+        return [quote(*place) for place in found if place[1]][:3]
 
     def first_line_like(self, pattern: str) -> str:
         """Return the first line of the logs that matches a pattern; empty if none does."""
-        found = (quote.text.strip() for log in self.logs for quote in log.find(pattern or "(?!)"))
+        found = (line.strip() for log in self.logs for _, line in log.find(pattern or "(?!)"))
         return next(found, "")
 
     def noted(self) -> list[str]:
@@ -124,7 +125,7 @@ class Evidence:
         file = self.run.metrics_file
         places = [line for line, record in read_records(file) if record == self.end]
         number = places[-1] if places else 0
-        return [str(Quote(path=file, number=number, text=_in_words(self.end)))]
+        return [quote(file, number, _in_words(self.end))]
 
     def by_slurm(self) -> list[str]:
         """Return the end as Slurm states it."""

@@ -23,19 +23,6 @@ _SNAPSHOT = re.compile(r"^.*/\.code/[^/]+/")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Quote:
-    """A line of a file; `number` counts from 1."""
-
-    path: Path
-    number: int
-    text: str
-
-    def __str__(self) -> str:
-        shown = printable(self.text.strip().expandtabs())
-        return f"{self.path}:{self.number}: {shown if len(shown) <= 200 else f'{shown[:197]}...'}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class LogLines:
     """The lines of a file, or a part of it; `first` is the number of the first line."""
 
@@ -43,18 +30,20 @@ class LogLines:
     first: int
     lines: tuple[str, ...]
 
-    def find(self, pattern: str) -> Iterator[Quote]:
-        """Yield the lines that match a regular expression."""
-        for number, line in enumerate(self.lines, start=self.first):
-            if re.search(pattern, line):
-                yield Quote(path=self.path, number=number, text=line)
+    def find(self, pattern: str) -> Iterator[tuple[int, str]]:
+        """Yield the lines that match a regular expression, with their numbers."""
+        numbered = enumerate(self.lines, start=self.first)
+        return ((number, line) for number, line in numbered if re.search(pattern, line))
 
-    def last(self) -> Iterator[Quote]:
-        """Yield the last line that is not blank, if there is one."""
-        for number, line in reversed([*enumerate(self.lines, start=self.first)]):
-            if line.strip():
-                yield Quote(path=self.path, number=number, text=line)
-                return
+    def last(self) -> list[str]:
+        """Return the last line that is not blank, quoted; nothing if there is none."""
+        return [quote(self.path, *found) for found in [*self.find(r"\S")][-1:]]
+
+
+def quote(path: Path, number: int, text: str) -> str:
+    """Return a line of a file with its place; `number` counts from 1."""
+    shown = printable(text.strip().expandtabs())
+    return f"{path}:{number}: {shown if len(shown) <= 200 else f'{shown[:197]}...'}"
 
 
 def read(path: Path) -> LogLines:
@@ -91,12 +80,6 @@ def part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
     later = [i for other, i in starts.items() if other > number]
     begin, end = starts[number], min(later, default=len(log.lines))
     return LogLines(path=log.path, first=log.first + begin, lines=log.lines[begin:end])
-
-
-def first_quotes(logs: Iterable[LogLines], pattern: str) -> list[str]:
-    """Return the first matching line of each log, at most 3 of them."""
-    found = (next(log.find(pattern), None) for log in logs)
-    return [str(quote) for quote in found if quote is not None][:3]
 
 
 def first_line(text: str) -> str:

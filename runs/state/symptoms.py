@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from runs.state.evidence import Evidence
 from runs.state.reasons import Reason, reasons
 
-Symptom = Callable[[Evidence, Reason], list[str]]
+Symptom = Callable[[Evidence], list[str]]
 
 _KILLED_BRIEFLY = r"exitcode\s*: -(?!15\b|6\b)\d+"
 # The lead of --signal, one of Slurm's checks every 30 s, and a minute for the save.
@@ -31,11 +31,12 @@ def died_of_signal(status: int | None) -> int | None:
 
 def find_symptom(evidence: Evidence) -> tuple[str, list[str]] | None:
     """Return the first reason that shows, and the lines that show it; None if none does."""
-    found = (
-        (name, _SPECIAL.get(name, _by_table)(evidence, reason))
-        for name, reason in reasons().items()
-    )
-    return next(((name, lines) for name, lines in found if lines), None)
+    for name, reason in reasons().items():
+        own = _OWN.get(name)
+        lines = own(evidence) if own else _by_table(evidence, reason)
+        if lines or (lines := _FURTHER.get(name, lambda _: [])(evidence)):
+            return name, lines
+    return None
 
 
 def _by_table(evidence: Evidence, reason: Reason) -> list[str]:
@@ -55,7 +56,7 @@ def _by_table(evidence: Evidence, reason: Reason) -> list[str]:
     return shown
 
 
-def _launch_failure(evidence: Evidence, _: Reason) -> list[str]:
+def _launch_failure(evidence: Evidence) -> list[str]:
     """Recognise a job that Slurm could not start: exit code 0:53 and no output."""
     slurm = evidence.slurm
     failed = slurm is not None and (
@@ -64,7 +65,7 @@ def _launch_failure(evidence: Evidence, _: Reason) -> list[str]:
     return evidence.by_slurm() if failed and evidence.event in ("", "queued") else []
 
 
-def _turn(evidence: Evidence, _: Reason) -> list[str]:
+def _turn(evidence: Evidence) -> list[str]:
     """Recognise a pause at the step at which the attempt's turn in an interleaved study ends."""
     entries = evidence.run.entries() if evidence.event == "paused" else []
     turns = [one.get("turn", "") for one in entries if one["attempt"] == evidence.attempt]
@@ -72,10 +73,8 @@ def _turn(evidence: Evidence, _: Reason) -> list[str]:
     return evidence.last_event() if ends == [str(evidence.end.get("step"))] else []
 
 
-def _timeout(evidence: Evidence, reason: Reason) -> list[str]:
-    """Recognise also a pause so close to the limit that Slurm must have warned of it."""
-    if shown := _by_table(evidence, reason):
-        return shown
+def _near_limit(evidence: Evidence) -> list[str]:
+    """Recognise a pause so close to the limit that Slurm must have warned of it."""
     left_s = _left_s(evidence)
     if evidence.event != "paused" or left_s is None or left_s > _NEAR_LIMIT_S:
         return []
@@ -96,10 +95,8 @@ def _left_s(evidence: Evidence) -> float | None:
     return slurm.started + slurm.limit_s - float(ended) if ended else None
 
 
-def _preempted(evidence: Evidence, reason: Reason) -> list[str]:
-    """Recognise also a pause far from the limit in a partition whose jobs are preempted."""
-    if shown := _by_table(evidence, reason):
-        return shown
+def _preempted(evidence: Evidence) -> list[str]:
+    """Recognise a pause far from the limit in a partition whose jobs are preempted."""
     slurm = evidence.slurm
     if evidence.event == "paused" and slurm and evidence.is_preemptable(slurm.partition):
         left_s = _left_s(evidence)
@@ -109,36 +106,34 @@ def _preempted(evidence: Evidence, reason: Reason) -> list[str]:
     return []
 
 
-def _cancelled(evidence: Evidence, reason: Reason) -> list[str]:
-    """Recognise also Slurm's state, however the attempt ended, and the mark of the launcher."""
-    if shown := _by_table(evidence, reason):
-        return shown
+def _cancelled(evidence: Evidence) -> list[str]:
+    """Recognise Slurm's state, however the attempt ended, and the mark of the launcher."""
     is_ours = evidence.event in ("", "stopped") and evidence.is_marked_cancelled
     if evidence.state == "CANCELLED" or is_ours:
         return evidence.by_slurm() + evidence.last_event()
     return []
 
 
-def _stop_file(evidence: Evidence, reason: Reason) -> list[str]:
+def _stop_file(evidence: Evidence) -> list[str]:
     """Recognise a run that stopped because of its file STOP or Ctrl-C."""
     stop = evidence.run.stop_file
-    shown = _by_table(evidence, reason)
+    shown = _by_table(evidence, reasons()["stop_file"])
     return [f"{stop}: exists", *shown] if shown and stop.exists() else shown
 
 
-def _killed(evidence: Evidence, reason: Reason) -> list[str]:
+def _killed(evidence: Evidence) -> list[str]:
     """Recognise a process that a signal ended which neither torchrun nor a person sent."""
     # The watchdog kills the ranks after a hang.
     if evidence.event not in ("failed", "") or evidence.reason == "hang":
         return []
-    if shown := _by_table(evidence, reason) or evidence.quotes(_KILLED_BRIEFLY):
+    if shown := _by_table(evidence, reasons()["killed"]) or evidence.quotes(_KILLED_BRIEFLY):
         return shown
     has_message = evidence.note or evidence.end
     number = None if has_message else died_of_signal(evidence.status)
     return [f"signal {number}"] if number not in (None, signal.SIGABRT) else []
 
 
-def _crash(evidence: Evidence, _: Reason) -> list[str]:
+def _crash(evidence: Evidence) -> list[str]:
     """Recognise any other exception or exit code."""
     raised = [evidence.exception] if evidence.exception else []
     if evidence.event == "failed":
@@ -150,14 +145,16 @@ def _crash(evidence: Evidence, _: Reason) -> list[str]:
     return shown if wrong and evidence.event in ("", "queued") else []
 
 
-# Reasons that reasons.yaml alone cannot tell.
-_SPECIAL: Mapping[str, Symptom] = {
+# Reasons that reasons.yaml cannot tell, and those that it tells only in part.
+_OWN: Mapping[str, Symptom] = {
     "launch_failure": _launch_failure,
     "turn": _turn,
-    "timeout": _timeout,
-    "preempted": _preempted,
-    "cancelled": _cancelled,
     "stop_file": _stop_file,
     "killed": _killed,
     "crash": _crash,
+}
+_FURTHER: Mapping[str, Symptom] = {
+    "timeout": _near_limit,
+    "preempted": _preempted,
+    "cancelled": _cancelled,
 }

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from analysis import plot
 from analysis.__main__ import main
 from configs.disk import read_safetensors_header, replace_file, replacing
 from configs.errors import ConfigError
@@ -43,8 +42,9 @@ def test_links_of_another_user_overwrite_no_file(
 ) -> None:
     mine = tmp_path / "mine"
     mine.write_text("precious")
-    generate_run(shared / "run", SyntheticRun(intervals=20))
-    for name in (".analysis-runs.json", "report.html", "report.csv", "loss.png", "loss.svg"):
+    for name in ("run", "other"):
+        generate_run(shared / name, SyntheticRun(intervals=20))
+    for name in (".analysis-runs.json", "report.html", "loss.png", "loss.svg"):
         intruder(f"ln -s {mine} {name}")
     intruder(f"ln -s {mine}.2 all.tar.xz")
     run = str(shared / "run")
@@ -52,7 +52,7 @@ def test_links_of_another_user_overwrite_no_file(
     assert main(["report", run, "--out", str(shared / "report.html")]) == 0
     assert main(["archive", run, "--out", str(shared / "all.tar.xz")]) == 0
     for name in ("loss.png", "loss.svg"):
-        plot.save(plot.figure_of(rows=1, height=1.0)[0], shared / name)
+        assert main(["loss", run, str(shared / "other"), "--plot", str(shared / name)]) == 0
     assert mine.read_text() == "precious"
     assert not (tmp_path / "mine.2").exists()
 

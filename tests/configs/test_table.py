@@ -52,20 +52,18 @@ def test_a_table_fits_and_every_number_is_whole_or_its_column_is_named(width: in
     assert width < 160 or not last
 
 
-def test_columns_go_in_the_order_declared_and_come_back_if_they_fit(columns) -> None:
+def test_columns_go_in_the_order_declared(columns) -> None:
     columns(60)
     *_, last = text_table(WIDE, drop=("money_per_million_images", "loss")).splitlines()
-    assert last == "left out: money/million images, steps (--all shows them)"
+    assert last == "left out: money/million images, loss, steps (--all shows them)"
 
 
-def test_names_are_cut_in_the_middle_and_stay_distinct(columns) -> None:
-    columns(30)
-    rows = [{"run": f"{'x' * 40}{n}{'y' * 40}"} for n in (1, 2)]
-    assert text_table(rows).count("1") == text_table(rows).count("2") == 1
+def test_long_names_wrap_and_stay_whole(columns) -> None:
     columns(20)
-    rows = [{"run": row["run"], "n": n} for n, row in enumerate(WIDE)]
-    _, *names = text_table(rows).splitlines()
-    assert names == [f"a-long-...30-000{n}  {n}" for n in range(3)]
+    names = [f"{'x' * 40}{n}{'y' * 40}" for n in (1, 2)]
+    lines = text_table([{"run": name} for name in names]).splitlines()
+    assert max(map(len, lines)) <= 20
+    assert "".join(lines[1:]) == "".join(names)
 
 
 def test_sentences_wrap_between_words(columns) -> None:
@@ -86,24 +84,11 @@ def test_equal_digits_of_different_values_are_not_called_the_same() -> None:
     assert "all rows" not in text_table(rows)
 
 
-def test_a_heading_breaks_within_a_key(columns) -> None:
-    columns(21)
-    key = "activation_checkpointing.mode"
-    rows = [{key: mode, "steps": 10 + n} for n, mode in enumerate(("none", "full"))]
-    assert text_table(rows).splitlines() == [
-        "activation_",
-        "checkpointing.",
-        "mode            steps",
-        "none               10",
-        "full               11",
-    ]
-
-
 def test_colour_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"run": "a", "state": "failed"}, {"run": "b", "state": "done"}]
     assert "\x1b" not in text_table(rows)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert "\x1b[1;31mfailed" in text_table(rows)
+    assert "\x1b[31mfailed" in text_table(rows)
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in text_table(rows)
 

@@ -203,10 +203,10 @@ def _local(when: float) -> str:
     return time.strftime("%FT%T", time.localtime(when))
 
 
-def plant_slurm(runs: list[Run], logs: Path, answers: Path) -> None:
+def plant_slurm(runs: list[Run], answers: Path) -> None:
     """Write what the commands of Slurm answer about the jobs of runs, see `commands`."""
     queue = []
-    for name in ("State", "JobID", "WorkDir", "scontrol"):
+    for name in ("sacct", "scontrol"):
         (answers / name).mkdir(parents=True)
     for run in runs:
         job, rows = run.job_id, []
@@ -218,15 +218,13 @@ def plant_slurm(runs: list[Run], logs: Path, answers: Path) -> None:
                 _local(begins), "Unknown" if ends is None else _local(ends)
             )  # fmt: skip
             nodes = "None assigned" if waits else "n[1-2]"
-            accounted = (start.state, start.exit_code, *times, start.limit, start.reason)
+            accounted = (job, start.state, start.exit_code, *times, start.limit, start.reason)
             rows.append("|".join((*accounted, start.partition, nodes)) + "\n")
         if not rows:
             continue
         state = start.state.split()[0]
         if "sacct" in start.known_to:
-            (answers / "State" / job).write_text("".join(rows))
-            (answers / "JobID" / job).write_text(f"{job}|{start.state}|{nodes}\n")
-            (answers / "WorkDir" / job).write_text(f"{logs.parent}|pretrain\n")
+            (answers / "sacct" / job).write_text("".join(rows))
         if "squeue" in start.known_to:
             left, may_begin = ("", _local(began(9))) if waits else ("30:00", times[0])
             shown = "" if waits else nodes
@@ -247,9 +245,8 @@ def plant_slurm(runs: list[Run], logs: Path, answers: Path) -> None:
 COMMANDS = {
     "squeue": 'exec cat "$ANSWERS/squeue"',
     "scontrol": 'exec cat "$ANSWERS/scontrol/$2-$3"',
-    "sacct": """for word; do case $word in
-        --jobs=*) jobs=${word#*=} ;; --format=*) fields=${word#*=} ;; esac; done
-        cd "$ANSWERS/${fields%%,*}" && cat ${jobs//,/ }; exit 0""",
+    "sacct": """for word; do case $word in --jobs=*) jobs=${word#*=} ;; esac; done
+        cd "$ANSWERS/sacct" && cat ${jobs//,/ }; exit 0""",
 }
 
 

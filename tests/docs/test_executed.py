@@ -81,7 +81,7 @@ NO = {
 }
 # A Slurm that accepts everything and knows no job.
 SLURM = {
-    "sinfo": r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""",
+    "sinfo": r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\n'""",
     "sbatch": "[[ $1 == --test-only ]]",
     "squeue": "exit 0",
     "sacct": "exit 1",

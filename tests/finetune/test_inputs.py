@@ -14,8 +14,7 @@ from configs.checks.lora import check_sizes
 from configs.disk import read_safetensors_header
 from configs.errors import ConfigError
 from finetune.tiny_flux import make_tiny_flux
-from launch.plan.checks import run_checks
-from launch.submit.run import run_request
+from launch.__main__ import main as launch
 from runs.attempt.open import open_attempt
 from runs.folder import find_runs
 from tests.finetune.conftest import TINY, paths
@@ -177,13 +176,16 @@ def test_sharded_weights_are_found_through_their_index(own: Path) -> None:
     assert missing(own / "model") == ["transformer/b.safetensors"]
 
 
-def test_plan_names_files_that_a_node_would_have_to_fetch(own: Path) -> None:
-    one = run_request(TINY, paths(own), site_name=None, extra={})
-    assert next(run_checks(one, None)).level == "pass"
+def test_plan_names_files_that_a_node_would_have_to_fetch(
+    own: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["plan", str(TINY), *paths(own), "--script"]
+    launch(words)
+    assert "fail  data" not in capsys.readouterr().err
     shutil.rmtree(own / "model" / "text_encoder_2")
+    assert launch(words) == 1
     lost = "missing: text_encoder_2/config.json, text_encoder_2/model.safetensors"
-    found = next(run_checks(one, None))
-    assert (found.level, lost in found.message) == ("fail", True)
+    assert lost in capsys.readouterr().err
 
 
 def test_a_tiny_flux_is_not_made_in_a_folder_that_is_not_empty(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def texts(folder: Path) -> dict[str, str]:
     """Return what is printed about each planted run, by its name; needs `surroundings`."""
     for run in RUNS:
         plant(run, folder / "logs" / run.name)
-    plant_slurm(RUNS, folder / "logs", folder / "answers")
+    plant_slurm(RUNS, folder / "answers")
     age(folder / "logs")
     known = _launched()
     with pytest.MonkeyPatch.context() as patch:
@@ -82,7 +82,7 @@ def _why(run: str) -> tuple[list[str], list[str]]:
 
 
 def _command(words: list[str]) -> int:
-    """Run `ditbench why`, without the line about the site, which takes a shell each time."""
+    """Run `ditbench why`."""
     return guarded(lambda: why(words[0], form=words[1]))
 
 

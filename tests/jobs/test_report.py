@@ -23,5 +23,5 @@ def test_the_tables_of_a_study_replace_links_and_do_not_follow_them(tmp_path: Pa
     assert (tmp_path / "mine").read_text() == "precious"
     assert "same loss" in (study / "cells.txt").read_text()
     assert (study / "cells.txt").stat().st_mode & 0o777 == 0o600
-    assert {path.name for path in study.iterdir()} >= {"report.html", "report.csv", "cells.txt"}
+    assert {path.name for path in study.iterdir()} >= {"report.html", "cells.txt"}
     assert not [path for path in study.iterdir() if path.is_symlink() or path.suffix == ".tmp"]

@@ -1,7 +1,6 @@
 """A site with its own folder of runs, and Slurm commands replaced by shell scripts."""
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +27,7 @@ def real_forecast() -> None:
 @pytest.fixture(autouse=True)
 def _forecast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "real_forecast" not in request.fixturenames:
-        answer = ForecastAnswer(parameters=1_000_000, gpus={"a40": FITS})
+        answer = ForecastAnswer(gpus={"a40": FITS})
         monkeypatch.setattr(forecast, "ask", lambda asked: [answer] * len(asked))
 
 
@@ -72,8 +71,7 @@ def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
         code = main([str(word) for word in arguments])
         out, err = capsys.readouterr()
-        # Which site is used is tested in tests/launch/cli/test_site_line.py.
-        return code, out, re.sub(r"\Asite: .*\n", "", err)
+        return code, out, err
 
     return run
 

@@ -17,7 +17,7 @@ TINY = {"model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 10
 @pytest.fixture(autouse=True)
 def _slurm(command, tmp_path: Path) -> None:
     """A cluster that accepts every job and numbers them from 101."""
-    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\n'""")
     command(
         "sbatch",
         f"""[[ $1 == --test-only ]] && exit 0
@@ -70,8 +70,12 @@ def end_all(study: StudyFolder, event: str = "done", *, but: tuple[str, ...] = (
             end(study, row.cell, event, step=10)
 
 
-def dependencies(tmp_path: Path) -> list[str]:
-    """Return what every submitted job waits for, in order; empty for jobs that wait for none."""
+def lines(tmp_path: Path) -> list[tuple[str, str]]:
+    """Return the line of every submitted job, in order, and what it waits for; "" for none."""
     scripts = sorted(tmp_path.glob("*.sbatch"), key=lambda file: int(file.stem))
-    found = (re.search(r"^#SBATCH --dependency=(.*)$", file.read_text(), re.M) for file in scripts)
-    return [match[1] if match else "" for match in found]
+    found = []
+    for text in (file.read_text() for file in scripts):
+        name = re.search(r"^#SBATCH --job-name=.*-[0-9a-f]{4}-?(\d*)$", text, re.M)
+        awaited = re.search(r"^#SBATCH --dependency=(.*)$", text, re.M)
+        found.append((name[1] if name else "", awaited[1] if awaited else ""))
+    return found

@@ -20,7 +20,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name not in ("version.json", snapshot.SUMS)
+        if path.is_file() and path.name != "version.json"
     }
 
 
@@ -116,7 +116,8 @@ def passes(tree: snapshot.Tree, logs: Path) -> bool:
     [
         "rm a.py",
         "chmod u+w a.py; echo evil >a.py",
-        "rm .snap*",
+        "chmod +x a.py",
+        "mv a.py b; mv version.json a.py; mv b version.json",
         "echo evil >sitecustomize.py",
         "mkdir -p evil; touch evil/__init__.py",
         "ln -s /tmp __pycache__",

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +16,6 @@ from tests.slurm.cluster import SCRIPTS, Cluster, wait_until
 from tests.slurm.test_launch import copy_tree
 
 ROOT = SCRIPTS.parents[1]
-# Another site: jobs are requeued only on request, or for others.
-STRICT = (
-    "ClusterName=strict",
-    "JobRequeue=0",
-    "PartitionName=gpu Nodes=ALL Default=YES MaxTime=1-00:00:00 PreemptMode=REQUEUE",
-)
-
-
 HOST = subprocess.run(["hostname", "-f"], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -59,36 +50,15 @@ def clinic(cluster: Cluster, tmp_path: Path) -> Clinic:
     return Clinic(root=root, cluster=cluster)
 
 
-@pytest.fixture(scope="module")
-def strict(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    one = Cluster.start(tmp_path_factory.mktemp("strict"), lines=STRICT)
-    try:
-        yield one
-    finally:
-        one.stop()
-
-
 def test_the_doctor_measures_this_cluster_and_leaves_no_job(clinic: Clinic) -> None:
     found = clinic.measure()
-    assert found["requeue by default"] == "yes"
     assert found["requeue"] == "allowed"
-    assert found["sacct"] == "yes"
     assert found["driver and compiler"] == "good"
-    assert found["environment"] == f"virtualenv {sys.prefix}"
     version = clinic.cluster.run("sinfo", "--version").stdout.split()[1]
     assert (found["Slurm"], found[f"Slurm {version}"]) == (version, "note")
     assert found["GPU a40, 2 per node"].startswith("--gpus-per-node=TYPE:N")
     assert clinic.cluster.run("squeue", "-h").stdout == ""
     assert list((clinic.root / "lo gs").iterdir()) == []
-
-
-def test_another_cluster_gives_other_values(strict: Cluster, tmp_path: Path) -> None:
-    copy_tree(root := tmp_path / "tree")
-    clinic = Clinic(root=root, cluster=strict)
-    found = clinic.measure()
-    assert found["preemption in gpu"] == "REQUEUE"
-    assert found["requeue by default"] == "no"
-    assert "# requeue by default: no" in (clinic.root / "env/sites/strict.sh").read_text()
 
 
 def test_the_site_file_replaces_one_by_force_only_is_valid_and_passes_plan(

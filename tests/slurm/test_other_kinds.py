@@ -11,12 +11,11 @@ import pytest
 from configs.yaml12 import dump_yaml
 from finetune.tiny_flux import make_tiny_flux
 from runs.folder import RunFolder
-from runs.study_folder import StudyFolder
 from tests.finetune.conftest import QUICK, paths, run_attempt
 from tests.finetune.conftest import TINY as TINY_LORA
 from tests.real_runs import TINY, events, trained
 from tests.slurm.cluster import Cluster
-from tests.slurm.test_launch import A40, SMALLEST, Checkout, copy_tree
+from tests.slurm.test_launch import A40, Checkout, copy_tree
 from tests.slurm.test_pretrain import Jobs
 from tests.train.tiny_vae import save_images, save_kl
 from train.data.check_data import main as check_data
@@ -95,15 +94,3 @@ def test_the_launcher_submits_a_config_that_names_a_run(
     found, job = checkout.submit("configs/sample/fid50k.yaml", *about)
     cluster.wait(job, "COMPLETED", timeout=240)
     assert len(np.load(RunFolder(found).samples / "images.npz")["arr_0"]) == 8
-
-
-def test_values_on_the_command_line_make_a_study(checkout: Checkout, cluster: Cluster) -> None:
-    words = ("optimizer.lr=1e-4,3e-4", "repeats=3", *SMALLEST, *A40)
-    lines = checkout.launch("submit", "configs/pretrain/digits.yaml", *words).stdout.splitlines()
-    fields = [line.partition(": ")[::2] for line in lines]
-    study = StudyFolder(Path(fields[0][1]))
-    cluster.wait(fields[-1][1], timeout=400)
-    assert len(study.rows()) == 6
-    for row in study.rows():
-        assert events(RunFolder(study.cell(row.cell)))[-1] == "done"
-    assert (study.path / "report.html").exists()

@@ -116,7 +116,6 @@ def test_two_nodes_of_two_typed_gpus_train_one_run_to_its_end(jobs: Jobs) -> Non
         (1, "0,1"),
     }
     assert entry["slurm"]["job"] == job
-    assert jobs.output(job).count("warning: the config asks for 1 x 1 GPUs") == 1
     assert f"\noutput: {run.attempt(1)}/output.log\n" in jobs.output(job)
     assert "\nstep 10/10 " in jobs.output(job)
 

@@ -161,19 +161,6 @@ def attempts_of(cell: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.long
-def test_a_study_in_one_allocation_alternates_its_cells_on_one_node(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    cells = in_one_allocation(cluster, tmp_path, repeats=3, set=SMALLEST_STUDY)
-    assert len(cells) == 6
-    # Each pass over both cells ends before the next one begins.
-    began = sorted(cells, key=lambda cell: (cell / "attempts" / "001").stat().st_ctime_ns)
-    passes = [{cell.name.split("_r")[0] for cell in began[n : n + 2]} for n in (0, 2, 4)]
-    assert passes == [passes[0]] * 3
-    assert len(passes[0]) == 2
-
-
-@pytest.mark.long
 def test_two_runs_take_turns_in_one_allocation(cluster: Cluster, tmp_path: Path) -> None:
     keys = SMALLEST_STUDY | {"train.steps": 60, "log.every": 1}
     first, second = in_one_allocation(cluster, tmp_path, interleave=20, set=keys)

@@ -113,26 +113,6 @@ def test_the_report_is_made_after_all_cells(grid: tuple[Path, Submitted]) -> Non
     assert "train.global_batch" in (study.path / "ablation.txt").read_text()
 
 
-def test_status_of_a_study_is_right_without_accounting(
-    grid: tuple[Path, Submitted], checkout: Checkout
-) -> None:
-    study = grid[1].study
-    answer = checkout.launch("status", study.path, "--json", env={"PATH": no_sacct(checkout)})
-    assert {row["state"] for row in json.loads(answer.stdout)} == {"done"}
-    count = len(study.rows())
-    assert f": {count} runs: {count} done\n" in answer.stderr
-
-
-def no_sacct(checkout: Checkout) -> str:
-    import os
-
-    folder = checkout.root.parent / "without"
-    folder.mkdir(exist_ok=True)
-    (folder / "sacct").write_text("#!/bin/sh\nexit 1\n")
-    (folder / "sacct").chmod(0o755)
-    return f"{folder}{os.pathsep}{os.environ['PATH']}"
-
-
 def test_the_same_study_again_submits_nothing(
     grid: tuple[Path, Submitted], checkout: Checkout, cluster: Cluster
 ) -> None:

@@ -59,8 +59,7 @@ def test_the_lines_before_a_job_work_in_a_bare_shell(root: Path, cluster: Cluste
     written = f"written: {root}/env/sites/onemachine.sh, used on this host from now on"
     assert written in done.stdout
     # After an activation as `local`, in the same shell.
-    assert "site: onemachine (env/sites/onemachine.sh)\n" in done.stderr
-    assert "site: local" not in done.stderr
+    assert "export SITE=onemachine\n" in done.stdout
     for gpus in (1, 2):
         assert f"#SBATCH --gpus-per-node={gpus}\n" in done.stdout
     assert "#SBATCH --account=ditbench\n" in done.stdout

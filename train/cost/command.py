@@ -1,11 +1,10 @@
 """Answer `ditbench plan`: memory, micro batch and step time of configs on GPUs, as JSON.
 
-Reads lines of JSON from stdin, `{"config": path, "overrides": ["key=value", ...]}`, prints a list
-with an answer to each: a `CostEstimate`, or `{"error": why}`.
+Reads configs from stdin, each with every key as a line of JSON, and prints a list with an answer to
+each: a `CostEstimate`, or `{"error": why}`.
 """
 
 import contextlib
-import functools
 import json
 import os
 import sys
@@ -19,7 +18,7 @@ from typing import Any
 
 from configs.checks.batch import BatchLayout, divide
 from configs.errors import ConfigError
-from configs.load import merge, parse_overrides, read_tree, resolve
+from configs.load import resolve
 from configs.schema import Pretrain
 from configs.terminal import command_parser
 from train.cost.estimate import estimate
@@ -47,21 +46,11 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _config(query: dict[str, Any]) -> Pretrain | ConfigError:
-    path = Path(query["config"])
-    try:
-        config = resolve(merge(_read(path), parse_overrides(query["overrides"])), source=str(path))
-    except ConfigError as error:
-        return error
+def _config(tree: dict[str, Any]) -> Pretrain | ConfigError:
+    config = resolve(tree, source="stdin")
     if isinstance(config, Pretrain):
         return config
-    return ConfigError(f"{path}: only pretraining is forecast, not kind {config.kind}")
-
-
-@functools.cache
-def _read(path: Path) -> dict[str, Any]:
-    """Read a YAML once for all queries about it; `merge` copies what it changes."""
-    return read_tree(path)
+    return ConfigError(f"only pretraining is forecast, not kind {config.kind}")
 
 
 def _count_missing(configs: Sequence[Pretrain]) -> None:

@@ -143,6 +143,27 @@ function compareConfigs(place) {
   show();
 }
 
+// --- Where the time of each run went, without the queue.
+
+// More than there are purposes of time, so that no two share one; readable on white and on black.
+const COLOURS = ["#1f77b4", "#e6730a", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#d65fb0", "#7f7f7f",
+  "#a5a520", "#12a5b8", "#5b8ff9", "#b8860b", "#3d9970", "#c71585", "#6b5b95", "#808000"];
+const MOST_BARS = 40;
+
+function drawShares(place) {
+  const purposes = [...new Set(data.time.flatMap(Object.keys))]
+    .filter((name) => name.endsWith("_s") && !/^(wall|queue|.*_per)_s$/.test(name));
+  const part = (name, n, share, ...words) => make("span", { title: words.join(": "),
+    style: `flex-grow:${share};background:${COLOURS[n]}` });
+  const key = purposes.map((name, n) => make("span", {}, part(name, n, 0), ` ${name.slice(0, -2)}`));
+  const bars = data.time.slice(0, MOST_BARS).map((row) => [make("div", { title: row.run }, row.run),
+    make("div", { className: "bar" }, ...purposes.map((name, n) =>
+      part(name, n, row[name] ?? 0, name.slice(0, -2), `${shown(row[name])} s`)))]);
+  place.append(make("div", { className: "key" }, ...key), ...bars.flat());
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", "shares of the time of each run without the queue");
+}
+
 // --- Curves.
 
 const points = (curve, axis) => {
@@ -203,9 +224,9 @@ function exploreCurves(place) {
       const inside = x.map((v, n) => n).filter((n) => (!logX.checked || x[n] > 0)
         && (!logY.checked || [curve.y, curve.low ?? [1]].every((c) => c[n] === undefined || c[n] > 0)));
       const take = (values) => inside.map((n) => values[n]);
-      const colour = data.colours[number % data.colours.length];
+      const colour = COLOURS[number % COLOURS.length];
       const w = Number(weight.value);
-      const dash = DASHES[Math.floor(number / data.colours.length) % DASHES.length];
+      const dash = DASHES[Math.floor(number / COLOURS.length) % DASHES.length];
       const own = { name: run.name, colour, dash, x: take(x), y: take(curve.y) };
       if (curve.low) Object.assign(own, { low: take(curve.low), high: take(curve.high) });
       found.push(w && !curve.low ? { ...own, smooth: smoothed(own.y, w) } : own);
@@ -338,7 +359,7 @@ const runs = document.querySelector("#runs table");
 const images = [...document.querySelectorAll(".samples img[data-run]")];
 if (runs && runs.tBodies[0].rows.length > 1) exploreRuns(runs);
 for (const [id, act, wanted, more] of [["configs", compareConfigs, data.columns.run.length > 1],
-  ["curves-plot", exploreCurves, data.curves?.length], ["viewer", exploreSamples, images.length > 1, images]]) {
+  ["shares", drawShares, data.time.length], ["curves-plot", exploreCurves, data.curves.length], ["viewer", exploreSamples, images.length > 1, images]]) {
   const place = document.getElementById(id);
   if (place && wanted) act(place, more);
 }

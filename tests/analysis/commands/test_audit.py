@@ -38,7 +38,7 @@ def test_a_claimed_speedup_is_recomputed(audit, value, verdict):
     )
     assert found["verdict"] == verdict
     assert found["recomputed"] == pytest.approx(1.14, abs=0.01)
-    assert found["low"] <= found["recomputed"] <= found["high"]
+    assert found["recomputed_low"] <= found["recomputed"] <= found["recomputed_high"]
     assert code == (1 if verdict == "disagrees" else 0)
 
 

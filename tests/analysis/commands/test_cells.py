@@ -95,15 +95,6 @@ def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, caps
     assert "ditbench noise" in capsys.readouterr().err
 
 
-def test_cells_that_were_cancelled_while_they_waited_are_left_out(study, capsys):
-    event = {"time": 1.0, "attempt": 1, "event": "stopped"}
-    for folder in study.iterdir():
-        (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
-        (folder / "manifest.json").unlink()
-    assert main(["cells", str(study)]) == 2
-    assert "none of its 9 runs has begun" in capsys.readouterr().err
-
-
 def test_cells_that_failed_before_they_knew_their_gpu_are_told_apart(study, capsys):
     event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "crash"}
     for folder in study.iterdir():

@@ -1,4 +1,4 @@
-"""`noise` tells the noise of runs whose gradients are known, by stages and bins, and what saves."""
+"""`noise` tells the noise of runs whose gradients are known, by stages and bins."""
 
 import json
 from pathlib import Path
@@ -10,29 +10,14 @@ import pytest
 from analysis.__main__ import main
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
-D, K, B = 8, 4, 16
-WEIGHTS = np.array([0.5, 0.3, 0.2])
-# Of each bin: how far its mean gradient is from 0 in every coordinate, and its noise.
-MEANS, SPREADS = np.array([0.5, 0.4, 0.3]), np.array([1.0, 2.0, 4.0])
-G = float(WEIGHTS @ MEANS)
-G2 = D * G**2
-NOISES = D * SPREADS**2
-S = float(WEIGHTS @ (NOISES + D * (MEANS - G) ** 2))
+# K microbatches of B images, whose gradients have D coordinates of mean G and variance SPREAD^2.
+D, K, B, G, SPREAD = 8, 4, 16, 0.4, 2.0
 
 
-def images(rng: np.random.Generator, *shape: int) -> tuple[np.ndarray, np.ndarray]:
-    """Bins [*shape] and gradients [*shape, D] of images."""
-    bins = rng.choice(3, p=WEIGHTS, size=shape)
-    noise = rng.standard_normal((*shape, D))
-    return bins, MEANS[bins][..., None] + SPREADS[bins][..., None] * noise
-
-
-def noise_record(rng: np.random.Generator) -> dict[str, Any]:
-    """Return the record of one training step."""
-    _, each = images(rng, K, B)
-    means = each.mean(axis=1)
-    norms = {"small": float((means**2).sum(1).mean()), "big": float((means.mean(0) ** 2).sum())}
-    return {"k": K, "b": B, "steps": 1} | norms
+def norms(rng: np.random.Generator, *, spread: float = SPREAD) -> dict[str, float]:
+    """Return mean |g_k|^2 and |g|^2 of one step."""
+    means = G + spread / np.sqrt(B) * rng.standard_normal((K, D))
+    return {"small": float((means**2).sum(1).mean()), "big": float((means.mean(0) ** 2).sum())}
 
 
 def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, ...] = ()) -> Path:
@@ -42,7 +27,7 @@ def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, 
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for line in lines:
         if "loss" in line:
-            line["gns"] = noise_record(rng)
+            line["gns"] = {"k": K, "b": B, "steps": 1} | norms(rng)
     lines += [{"time": 1.8e9, "attempt": 1} | one for one in more]
     (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
     return run
@@ -74,10 +59,10 @@ def test_the_noise_of_all_t_is_what_was_planted(run, capsys):
     assert stage["run"] == "known"
     assert stage["step"] == 1000
     assert stage["verdict"] == "determined"
-    assert stage["g2"] == pytest.approx(G2, rel=0.03)
-    assert stage["s"] == pytest.approx(S, rel=0.03)
-    assert stage["b_simple"] == pytest.approx(S / G2, rel=0.05)
-    assert stage["low"] < stage["b_simple"] < stage["high"]
+    assert stage["g2"] == pytest.approx(D * G**2, rel=0.05)
+    assert stage["s"] == pytest.approx(D * SPREAD**2, rel=0.05)
+    assert stage["b_simple"] == pytest.approx(SPREAD**2 / G**2, rel=0.1)
+    assert stage["b_simple_low"] < stage["b_simple"] < stage["b_simple_high"]
 
 
 def test_training_is_told_apart_by_stages(run, capsys):
@@ -91,7 +76,7 @@ def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
     [stage] = of_stages(found)
     assert stage["verdict"] == "undetermined"
     assert "b_simple" not in stage
-    assert "low" not in stage
+    assert "b_simple_low" not in stage
     assert "undetermined in 1 of 1 stages" in err
     assert code == 1
 
@@ -134,18 +119,10 @@ def measured(folder: Path) -> Path:
     for checkpoint in (100, 300):
         for k in (None, 0, 1, 2):
             for _ in range(40):
-                _, each = images(rng, K, B)
-                if k is not None:
-                    each = MEANS[k] + SPREADS[k] * rng.standard_normal((K, B, D))
-                means = each.mean(axis=1)
-                told_here = {
-                    "checkpoint": checkpoint, "k": K, "b": B,
-                    "weight": 1.0 if k is None else float(WEIGHTS[k]),
-                    "small": float((means**2).sum(1).mean()),
-                    "big": float((means.mean(0) ** 2).sum()), "seconds": 0.1,
-                }  # fmt: skip
-                told_here |= {} if k is None else {"bin": k}
-                samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": told_here})
+                sample = {"checkpoint": checkpoint, "k": K, "b": B, "seconds": 0.1}
+                sample |= norms(rng, spread=SPREAD if k is None else k + 1.0)
+                sample |= {} if k is None else {"bin": k}
+                samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": sample})
     run = generate_run(folder, SyntheticRun(intervals=1))
     lines = [json.dumps({"time": 1.8e9, "attempt": 1} | sample) for sample in samples]
     (run / "metrics.jsonl").write_text("\n".join(lines))
@@ -159,7 +136,7 @@ def test_checkpoints_are_stages(tmp_path, capsys):
     assert all(row["samples"] == 40 for row in found)
     bins = of_bins(found)
     assert [row["t"] for row in bins] == 2 * ["0-0.3333", "0.3333-0.6667", "0.6667-1"]
-    assert bins[2]["s"] == pytest.approx(NOISES[2], rel=0.3)
+    assert bins[2]["s"] == pytest.approx(D * 3.0**2, rel=0.3)
 
 
 @pytest.mark.parametrize("name", ["noise.png", "noise.svg"])

@@ -146,19 +146,6 @@ def test_the_throttled_gpu_is_named(tmp_path: Path) -> None:
     assert steady_load(run).power_w == pytest.approx(3 * 350, rel=0.02)
 
 
-def test_attempts_are_weighted_by_their_seconds_and_not_summed(tmp_path: Path) -> None:
-    folder = generate_run(tmp_path / "a", replace(CLEAN, ranks=2, resume_at=160))
-    path = folder / "attempts" / "002" / "gpu" / "n1.jsonl"
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    for line in lines[1:]:
-        line |= {"power_w": 250.0, "busy": 0.48}
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    load = steady_load(measure_rate(read_ours(RunFolder(folder)), clock=None))
-    # The second attempt trains for a fifth of the time.
-    assert load.power_w == pytest.approx(2 * (350 - 100 / 5), rel=0.02)
-    assert load.busy == pytest.approx(0.98 - 0.5 / 5, rel=0.03)
-
-
 def test_speed_and_a_page_show_the_load_of_each_run_and_explain_the_slower_one(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,7 +10,6 @@ from analysis.measure.differences import causes, differences
 from analysis.measure.rate import measure_rate
 from analysis.read.options import ReadOptions, reading_with
 from analysis.read.run_folder import read_ours
-from analysis.report.sources import source
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 
@@ -72,19 +71,20 @@ def test_steps_that_a_resume_repeats_are_those_of_the_newest_attempt(tmp_path: P
     assert log.step.tolist() == list(range(1, 21))
     assert log.attempt.tolist() == [1] * 5 + [2] * 15
     assert log.column("time")[5] == 2000.5
-    assert source(log) == run.attempt(2) / "output.log"
+    assert log.source == run.attempt(2) / "output.log"
 
 
 def test_a_loss_that_is_not_printed_is_read_from_the_longest_log_that_was_kept(
     tmp_path: Path,
 ) -> None:
-    run = run_with(tmp_path / "run", "epoch 1\n", log={"columns": {"loss": "objective"}})
+    run = run_with(tmp_path / "run", "epoch 1\n")
     kept = run.attempt(1) / "logs" / "lightning"
     kept.mkdir(parents=True)
     for name, last in (("train", 30), ("validation", 4)):
         rows = [f"{n},{2 / n},{n}" for n in range(1, last)]
         (kept / f"{name}.csv").write_text("step,objective,time\n" + "\n".join(rows) + "\n")
-    log = read_ours(run)
+    with reading_with(ReadOptions(columns={"loss": "objective"})):
+        log = read_ours(run)
     assert log.step.tolist() == list(range(1, 30))
     assert log.column("loss")[0] == 2.0
     assert "2 runs in its logs; read the longest" in log.remarks[-1]
@@ -98,16 +98,9 @@ def test_a_loss_that_is_printed_is_read_before_any_other(tmp_path: Path) -> None
 
 
 def test_a_pattern_reads_lines_of_any_form(tmp_path: Path) -> None:
-    keys = {"log": {"pattern": r"@(?P<step>\d+)/L(?P<loss>\S+)"}}
-    log = read_ours(run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"), **keys))
-    assert log.step.tolist() == list(range(1, 10))
-
-
-def test_options_of_the_command_go_before_the_keys_of_the_run(tmp_path: Path) -> None:
-    told = {"log": {"pattern": r"step (?P<step>\d+) aux (?P<loss>\S+)"}}
-    run = run_with(tmp_path / "run", lines(1, 9, "step {} aux {} objective 2.5"), **told)
-    with reading_with(ReadOptions(pattern=r"step (?P<step>\d+) .*objective (?P<loss>\S+)")):
-        assert read_ours(run).column("loss").tolist() == [2.5] * 9
+    run = run_with(tmp_path / "run", lines(1, 9, "@{}/L{}"))
+    with reading_with(ReadOptions(pattern=r"@(?P<step>\d+)/L(?P<loss>\S+)")):
+        assert read_ours(run).step.tolist() == list(range(1, 10))
 
 
 def test_a_run_without_a_readable_log_says_where_it_looked(tmp_path: Path) -> None:

@@ -210,10 +210,19 @@ def test_a_phone_scrolls_tables_but_not_the_page(browser, page, single):
     for file in (page, single):
         opened(browser, file)
         assert browser.run("document.documentElement.scrollWidth") <= 400
-        widths = browser.run(
-            "[...document.querySelectorAll('figure > svg')].map((s) => s.clientWidth)"
-        )
-        assert all(width >= 620 for width in widths)
+
+
+def test_the_time_of_each_run_is_a_bar_of_its_shares(browser, page):
+    opened(browser, page)
+    assert browser.run("document.querySelectorAll('#shares .bar').length") == 4
+    widths = browser.run(
+        "[...document.querySelectorAll('#shares .bar')].map((bar) =>"
+        "[...bar.children].map((part) => part.clientWidth / bar.clientWidth))"
+    )
+    spent = browser.run("data.time[0]")
+    share = spent["train_s"] / (spent["wall_s"])
+    assert max(widths[0]) == pytest.approx(share, abs=0.01)
+    assert [sum(bar) for bar in widths] == pytest.approx([1] * 4, abs=0.02)
 
 
 def test_a_verdict_is_on_the_screen_of_a_phone(browser, page):

@@ -42,7 +42,7 @@ def test_the_check_compares_scripts_and_a_page_may_be_renamed(copied, capsys):
 
 def test_the_check_counts_numbers_and_no_tags(tmp_path, monkeypatch):
     record = ReportRecord(title="", margin=0.01, paths=[])
-    made = Report(page="<style>1 2</style><h2>2 of x</h2> 0.5", table="", record=record, unread=())
+    made = Report(page="<style>1 2</style><h2>2 of x</h2> 0.5", record=record, unread=())
     monkeypatch.setattr(check, "build", lambda *_: made)
     monkeypatch.setattr(check, "read_record", lambda _: record)
     (tmp_path / "a.html").write_text(made.page)

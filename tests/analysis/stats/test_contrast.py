@@ -7,8 +7,8 @@ from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, ref
 from analysis.stats.judge import holm, judge
 from analysis.stats.mean import Mean
 
-SPEED = Quantity(name="speed", better="higher", stretch="after warm-up", margin=0.01)
-LOSS = Quantity(name="loss", better="lower", stretch="last tenth", margin=0.01, seed_scatter=0.02)
+SPEED = Quantity(name="speed", better="higher", margin=0.01)
+LOSS = Quantity(name="loss", better="lower", margin=0.01, seed_scatter=0.02)
 
 
 def arm(logs, *, nodes=(), seeds=(), passes=(), rounds=(), stretches=()):

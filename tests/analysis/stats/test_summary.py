@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,17 @@ from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import autocorrelation_time
-from analysis.stats.summary import ratio_of_means, summarise, warmup_end
+from analysis.stats.summary import Summary, ratio_of_means, summarise, warmup_end
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, generate_run
 
 Rng = np.random.Generator
 Draw = Callable[[Rng], tuple[Floats, float]]
+
+
+def summarised(seconds: Floats, segment: Any) -> Summary:
+    """Return the summary of intervals of one step each."""
+    return summarise(seconds, segment, steps=np.ones(len(seconds)))
 
 
 def coverage(draw: Draw, cases: int) -> float:
@@ -25,7 +31,7 @@ def coverage(draw: Draw, cases: int) -> float:
     held = 0
     for _ in range(cases):
         seconds, true = draw(rng)
-        found = summarise(seconds, np.zeros(len(seconds), dtype=np.int64)).seconds
+        found = summarised(seconds, np.zeros(len(seconds), dtype=np.int64)).seconds
         held += found.low is None or found.low <= true <= found.high
     return held / cases
 
@@ -82,7 +88,7 @@ def test_the_interval_of_the_mean_holds_it(name):
 
 def test_a_pause_counts_and_its_share_is_told():
     seconds, true = pauses(100, 20)(np.random.default_rng(0))
-    found = summarise(seconds, np.zeros(100, dtype=np.int64))
+    found = summarised(seconds, np.zeros(100, dtype=np.int64))
     assert found.seconds.value == pytest.approx(true, rel=0.01)
     assert found.slow_share == pytest.approx(0.15 / 1.1, rel=0.05)
     assert found.isolated == 0
@@ -90,7 +96,7 @@ def test_a_pause_counts_and_its_share_is_told():
 
 def test_a_lasting_change_of_speed_is_found_at_its_step_and_widens_the_interval():
     seconds, true = throttled(np.random.default_rng(0))
-    found = summarise(seconds, np.zeros(200, dtype=np.int64))
+    found = summarised(seconds, np.zeros(200, dtype=np.int64))
     assert found.change.index == pytest.approx(140, abs=2)
     assert found.change.ratio == pytest.approx(1.2, rel=0.02)
     assert found.seconds.low < 0.9 * true
@@ -100,10 +106,10 @@ def test_one_stray_interval_is_set_aside_and_three_are_how_the_run_is():
     seconds = 1 + 0.01 * np.random.default_rng(0).standard_normal(100)
     seconds[50] = 30
     segment = np.zeros(100, dtype=np.int64)
-    found = summarise(seconds, segment)
+    found = summarised(seconds, segment)
     assert (found.isolated, found.seconds.value) == (1, pytest.approx(1, rel=0.01))
     seconds[[20, 70]] = 30
-    assert summarise(seconds, segment).isolated == 0
+    assert summarised(seconds, segment).isolated == 0
 
 
 def test_a_slow_head_that_comes_again_is_no_warm_up():
@@ -119,10 +125,27 @@ def test_pauses_at_the_same_steps_cancel_in_a_ratio_of_means():
     slow, fast = (1 + 0.01 * rng.standard_normal((2, 60))) * np.array([[1.833], [1.0]])
     for run, scale in ((slow, 1.833), (fast, 1.0)):
         run[3::5] += 2 * scale
-    found = ratio_of_means(slow, fast).estimate()
+    found = ratio_of_means(slow, fast, weights=np.ones(len(slow))).estimate()
     assert found.low < np.log(1.833) < found.high
 
     assert found.high - found.low < 0.011
+
+
+def test_intervals_of_unequal_steps_count_by_their_steps():
+    rng = np.random.default_rng(0)
+    held = []
+    for _ in range(200):
+        # A fast and a slow half, logged at equal times.
+        each = np.where(np.arange(120) % 60 < 30, 0.02, 0.1) * np.exp(
+            0.05 * rng.standard_normal(120)
+        )
+        steps = np.round(5 / each)
+        found = summarise(5 / steps, np.zeros(120, dtype=np.int64), steps=steps).seconds
+        held.append(found.low <= 120 * 5 / steps.sum() <= found.high)
+        assert found.value == pytest.approx(120 * 5 / steps.sum(), rel=0.02)
+    assert np.mean(held) == 1
+    paired = ratio_of_means(2 * 5 / steps, 5 / steps, weights=steps).estimate()
+    assert paired.value == pytest.approx(np.log(2))
 
 
 def test_autocorrelation_time_is_that_of_the_process():
@@ -130,13 +153,6 @@ def test_autocorrelation_time_is_that_of_the_process():
     for rho in (0.0, 0.3, 0.6):
         found = np.mean([autocorrelation_time(ar1_noise(rng, 2000, rho=rho)) for _ in range(20)])
         assert found == pytest.approx((1 + rho) / (1 - rho), rel=0.15)
-
-
-def test_warm_up_is_cut_at_its_end():
-    rng = np.random.default_rng(0)
-    seconds = np.exp(0.02 * rng.standard_normal(200))
-    seconds[:40] *= 1.5
-    assert 40 <= warmup_end(seconds) <= 55
 
 
 def test_a_compile_and_a_slow_plateau_after_it_are_both_cut():

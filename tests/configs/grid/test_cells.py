@@ -66,29 +66,6 @@ def test_cells_are_every_combination_in_the_order_of_the_axes(study) -> None:
     }  # fmt: skip
 
 
-def test_leave_out_matches_labels_values_and_lists(study) -> None:
-    axes = {"train.global_batch": [8, 16, 32], "seed": [0, 1], "m": {"s": {"model.depth": 1},
-            "l": {"model.depth": 9}}}  # fmt: skip
-    out = [{"train.global_batch": [8, 16], "seed": 1}, {"m": "l", "seed": 0}]
-    assert names(load_grid(study(axes=axes, leave_out=out), [])) == [
-        "bs8_s0_s", "bs16_s0_s", "bs32_s0_s", "bs32_s1_s", "bs32_s1_l",
-    ]  # fmt: skip
-
-
-def test_a_cell_left_out_by_its_levels_need_not_be_valid(study) -> None:
-    axes = {"model.patch": [2, 3], "data.size": [8]}
-    grid = load_grid(study(axes=axes, leave_out=[{"model.patch": 3}]), [])
-    assert names(grid) == ["ps2_size-8"]
-
-
-def test_true_is_not_1(study) -> None:
-    axes = {"train.compile": [True, False], "seed": [1, 0]}
-    assert names(load_grid(study(axes=axes, leave_out=[{"train.compile": True}]), [])) == [
-        "cfalse_s1", "cfalse_s0",
-    ]  # fmt: skip
-    assert "axis seed has no level True" in refused(study(axes=axes, leave_out=[{"seed": True}]))
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
@@ -104,11 +81,6 @@ def test_true_is_not_1(study) -> None:
         ({"axes": {"seed": [1]}, "set": {"seed": 2}}, "seed is set by axis seed and by set"),
         ({"axes": {"kind": ["encode"]}}, "kind must be the same for all cells"),
         ({"axes": {"seed": [1, 1]}}, "have the same config"),
-        ({"axes": {"seed": [1]}, "leave_out": [{"seed": 2}]}, "seed has no level 2; it has 1"),
-        ({"axes": {"seed": [1]}, "leave_out": [{"sed": 2}]}, "sed is not an axis; "
-         "did you mean seed?"),
-        ({"axes": {"seed": [1]}, "leave_out": [{"seed": 1}]}, "leaves out every cell"),
-        ({"axes": {"seed": [1]}, "leave_out": [{}]}, "would leave out every cell"),
         ({"axes": {"seed": [*range(200)], "train.steps": [*range(1, 100)]}}, "make 19800 cells"),
         ({"axis": {}}, "unknown key axis; did you mean axes?"),
         ({"base": "bass.yaml"}, "bass.yaml: no such file; did you mean"),
@@ -140,10 +112,8 @@ def test_a_study_is_not_a_config_of_a_run(study, capsys) -> None:
 
 
 def test_the_command_line_narrows_axes_and_adds_some(study) -> None:
-    file = study(
-        axes={"m": {"s": {"model.depth": 1}, "l": {"model.depth": 9}}, "seed": [0, 1]},
-        leave_out=[{"m": "l", "seed": 1}],
-    )
+    axes = {"m": {"s": {"model.depth": 1}, "l": {"model.depth": 9}}, "seed": [0, 1]}
+    file = study(axes=axes)
     grid = load_grid(file, ["m=s", "optimizer.lr=1e-4,3e-4", "train.steps=3", "repeats=4"])
     assert names(grid) == ["s_s0_lr0.0001", "s_s0_lr0.0003", "s_s1_lr0.0001", "s_s1_lr0.0003"]
     assert {cell.config.train.steps for cell in grid.cells} == {3}

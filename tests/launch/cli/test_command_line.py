@@ -1,7 +1,6 @@
 """The flags of the command line are frozen, and help answers at once."""
 
 import argparse
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -91,20 +90,6 @@ def test_help_shows_an_example_and_imports_nothing_heavy() -> None:
     )
     assert "ditbench submit configs/pretrain/" in answer.stdout
     assert answer.stdout.endswith("\n[]\n")
-
-
-SLURM_COMMANDS = ("sbatch", "squeue", "sacct", "scontrol", "sinfo", "scancel")
-
-
-def test_only_launch_slurm_runs_slurm_commands() -> None:
-    """No call and no list elsewhere begins with the name of a Slurm command."""
-    for file in (ROOT / "launch").rglob("*.py"):
-        if file.parent.name == "slurm":
-            continue
-        for node in ast.walk(ast.parse(file.read_text())):
-            words = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
-            if words and isinstance(words[0], ast.Constant):
-                assert words[0].value not in SLURM_COMMANDS, f"{file}:{node.lineno}"
 
 
 def test_flags_of_batch_scripts_are_refused_for_a_config(launch) -> None:

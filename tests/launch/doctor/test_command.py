@@ -60,23 +60,17 @@ def test_the_accepted_syntax_is_found(command: Command, accepts: str, syntax: st
 
 def test_a_site_file_without_an_accepted_syntax_says_so() -> None:
     found = [Gpus(kind="a40", most=2, accepted=[])]
-    text = site_file.text("mine", [], found, flags=["--account=a b"])
+    text = site_file.text("mine", found, flags=["--account=a b"], node="")
     assert "# Not measured: no syntax was accepted" in text
     assert "JOB_FLAGS=('--account=a b')" in text
-
-
-def test_text_from_the_cluster_stays_in_its_comment() -> None:
-    hostile = Measurement(name="Slurm", value="22\nrm -rf x", means="a\x1bb")
-    lines = site_file.text("mine", [hostile], [], flags=[]).splitlines()
-    assert r"# Slurm: 22\nrm -rf x (a\x1bb)" in lines
 
 
 @pytest.mark.parametrize(
     ("here", "node", "lines"),
     [
         ("login1.cluster.example.edu", "d05-10.hpc.example.edu",
-         "# host: login[0-9]*.cluster.example.edu\n# host: d[0-9]*.hpc.example.edu\n#\n"),
-        ("head", "head", "# host: head\n#\n"),
+         "# host: login[0-9]*.cluster.example.edu\n# host: d[0-9]*.hpc.example.edu\n\n"),
+        ("head", "head", "# host: head\n\n"),
         ("localhost", "?", "# To select this file automatically, add a line such as"),
     ],
 )  # fmt: skip
@@ -85,7 +79,6 @@ def test_the_site_file_names_login_and_compute_nodes(
 ) -> None:
     command("hostname", f"echo {here}")
     monkeypatch.setenv("LOADEDMODULES", "gcc/12.3.0:python/3.11.4")
-    measured = Measurement(name=measurements.HOST, value=node)
-    text = site_file.text("mine", [measured], [], flags=[])
+    text = site_file.text("mine", [], flags=[], node=node)
     assert f"See env/sites/example.sh.\n{lines}" in text
     assert "\nMODULES=(gcc/12.3.0 python/3.11.4)\n" in text

@@ -5,17 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from launch.plan.forecast import ForecastAnswer
-from launch.plan.result import CheckResult
-from launch.submit.run import run_request
+from launch.submit.request import run_request
 from launch.submit.script import RunRequest
 from tests.launch.conftest import DIGITS
 
 Command = Callable[[str, str], Path]
 
 SBATCH = "[[ $* == --test-only ]] && exit 0; exit 1"
-SINFO = "echo 'gpu*|2-00:00:00|1-infinite'"
-SMALL = ForecastAnswer(parameters=1_000_000, gpus={})
+SINFO = "echo 'gpu*|2-00:00:00'"
 
 
 @pytest.fixture
@@ -27,8 +24,3 @@ def slurm(command: Command) -> None:
 
 def subject(*overrides: str, source: Path = DIGITS) -> RunRequest:
     return run_request(source, list(overrides), site_name=None, extra={})
-
-
-def only(lines: list[CheckResult]) -> CheckResult:
-    (line,) = lines
-    return line

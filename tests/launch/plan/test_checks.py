@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.plan.checks import run_checks
-from launch.plan.forecast import ForecastAnswer
 from tests.launch.conftest import DIGITS
-from tests.launch.plan.conftest import SINFO, subject
+from tests.launch.plan.conftest import SINFO
 
 Launch = Callable[..., tuple[int, str, str]]
 Command = Callable[[str, str], Path]
@@ -25,14 +23,6 @@ def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
     out = launch("plan", DIGITS)[1]
     assert "fail  cluster       sbatch refuses --nodes=1 --gpus-per-node=1" in out
     assert "change resources.gpu" in out
-
-
-def test_without_slurm_the_cluster_check_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = run_checks(subject(), ForecastAnswer())
-    next(line for line in found if line.topic == "site")
-    monkeypatch.setenv("PATH", "/nowhere")
-    line = next(found)
-    assert (line.topic, line.level, line.message) == ("cluster", "warn", "Slurm not found")
 
 
 def test_a_broken_site_fails(

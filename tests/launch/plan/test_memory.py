@@ -2,10 +2,11 @@
 
 import pytest
 
+from configs.load import load
+from configs.schema.training import Resources
 from launch.plan import memory
 from launch.plan.forecast import ForecastAnswer
-from tests.launch.conftest import FITS
-from tests.launch.plan.conftest import only, subject
+from tests.launch.conftest import DIGITS, FITS
 
 TIGHT = {
     "fits": False, "reason": "takes 47 GiB of 45", "fix": "train.micro_batch=8",
@@ -27,27 +28,21 @@ LARGE = TIGHT | {"gib": {"peak": 90.0}}
 def test_the_memory_of_the_gpu_is_forecast(
     gpus: dict[str, dict[str, object]], level: str, fix: str
 ) -> None:
-    line = only(
-        [
-            *memory.gpu_memory(
-                subject(), ForecastAnswer(parameters=1, gpus=gpus, remark="no such GPU")
-            )
-        ]
-    )
+    forecast = ForecastAnswer(gpus=gpus, remark="no such GPU")
+    line = memory.gpu_memory(Resources(), forecast)
     assert line.level == level
     assert line.fix.startswith(fix)
 
 
 def test_a_failed_forecast_is_a_warning(real_forecast: None) -> None:
-    forecast = memory.forecast_of(subject("resources.gpu=abacus"))
-    assert forecast.parameters is None
+    forecast = memory.forecast_of(load(DIGITS, ["resources.gpu=abacus"]))
     assert "abacus" in forecast.remark
 
 
 def test_hours_that_are_too_few_even_for_the_fastest_steps_are_a_warning() -> None:
-    request = subject("resources.hours=1.0")
+    resources = Resources(hours=1.0)
     step = {"value": 2.0, "low": 1.0, "high": 4.0, "source": "guess"}
     for need, fix in ((1.4, None), (2.8, "resources.hours=3")):
         known = ForecastAnswer(gpus={"a40": FITS | {"hours": need, "step_s": step}})
-        assert [line.fix for line in memory.hours(request, known)] == ([fix] if fix else [])
-    assert not [*memory.hours(request, ForecastAnswer(gpus={"a40": FITS}))]
+        assert [line.fix for line in memory.hours(resources, known)] == ([fix] if fix else [])
+    assert not [*memory.hours(resources, ForecastAnswer(gpus={"a40": FITS}))]

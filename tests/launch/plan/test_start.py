@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from configs.load import load
+from configs.schema import Run
 from configs.yaml12 import dump_yaml
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
@@ -18,7 +18,7 @@ GPUS = {"resources.gpu": ["a40", "a100"], "train.global_batch": [32, 64]}
 @pytest.fixture(autouse=True)
 def _cluster(command, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster that would start a job in 2036, and no forecast."""
-    command("sinfo", r"printf 'gpu*|2-00:00:00|1-8\n'")
+    command("sinfo", r"printf 'gpu*|2-00:00:00\n'")
     command(
         "sbatch",
         "echo sbatch: Job 1 to start at 2036-01-01T10:00:00 using 1 >&2"
@@ -34,7 +34,7 @@ def test_of_a_run_the_start_is_said(launch) -> None:
         "plan", DIGITS, "train.steps=7", "--site", "local", "--", "--partition=gpu"
     )
     assert code == 0
-    assert err.endswith("it may start about 01 Jan 10:00\n")
+    assert err.endswith("it may start about 2036-01-01 10:00\n")
 
 
 def test_a_refused_run_has_no_start(launch, command) -> None:
@@ -47,7 +47,7 @@ def test_of_a_study_the_first_start_is_said(launch, tmp_path: Path) -> None:
     file = write(tmp_path, repeats=4, stop="decided")
     code, _, err = launch("plan", file)
     assert code == 0, err
-    assert "the first run may start about 01 Jan 10:00; " in err
+    assert "the first run may start about 2036-01-01 10:00; " in err
     assert err.endswith("stop: decided may need fewer runs\n")
 
 
@@ -58,7 +58,7 @@ def test_of_a_study_folder_the_missing_runs_are_planned(launch, tmp_path: Path) 
         end(study, name, "failed", reason="node")
     code, out, err = launch("plan", study.path)
     assert (code, "2 runs, at most " in out) == (0, True), err
-    assert "the first run may start about 01 Jan 10:00\n" in err
+    assert "the first run may start about 2036-01-01 10:00\n" in err
     end_all(study)
     code, out, err = launch("plan", study.path)
     assert (code, out.splitlines().count("0 runs")) == (0, 1)
@@ -81,15 +81,13 @@ def test_the_forecast_of_a_resumed_run_has_the_changes_of_its_attempts(
     (run.attempt(1) / "overrides.yaml").write_text(
         "resources: {gpu: a100, gpus_per_node: 2}\ntrain: {micro_batch: 4}\n"
     )
-    asked: list[tuple[Path, list[str]]] = []
+    asked: list[Run] = []
 
-    def ask(queries):
-        asked.extend(queries)
-        return [ForecastAnswer()] * len(queries)
+    def ask(configs: list[Run]) -> list[ForecastAnswer]:
+        asked.extend(configs)
+        return [ForecastAnswer()] * len(configs)
 
     monkeypatch.setattr(forecast, "ask", ask)
     launch("plan", run.path, "train.steps=2000")
-    file, words = asked[0]
-    assert file == run.config_file
-    assert load(file, words) == resume_config(run, ["train.steps=2000"])
-    assert "train.micro_batch=4" in words
+    assert asked == [resume_config(run, ["train.steps=2000"])]
+    assert asked[0].resources.gpus_per_node == 2

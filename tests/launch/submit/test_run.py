@@ -12,7 +12,7 @@ from tests.launch.conftest import DIGITS
 @pytest.fixture(autouse=True)
 def _slurm(command) -> None:
     """A cluster with two partitions that accepts every job."""
-    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-2\nlong|infinite|1-8\n'""")
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\nlong|infinite\n'""")
     command("sbatch", r"""[[ $1 == --test-only ]] && exit 0; echo Submitted batch job 4711""")
     command("squeue", "exit 0")
     command("sacct", "exit 1")
@@ -69,10 +69,6 @@ def test_a_refusal_by_sbatch_leaves_nothing(launch, command, site: Path) -> None
     [
         (["resources.hours=49"], "partition gpu allows 48:00:00, not 49:00:00: lower "
          "resources.hours, or use a partition that allows it: long"),
-        (["resources.nodes=4"], "partition gpu allows 2 nodes per job, not 4: lower "
-         "resources.nodes, or use a partition that allows it: long"),
-        (["resources.nodes=16"], "partition gpu allows 2 nodes per job, not 16: lower "
-         "resources.nodes"),
         (["--", "--partition=night"], "no partition night; available: gpu, long"),
     ],
 )  # fmt: skip
@@ -86,7 +82,7 @@ def test_the_limits_of_the_partition_are_checked_first(
 
 
 def test_a_job_that_only_waits_for_lost_nodes_is_queued(launch, command) -> None:
-    command("sinfo", r"[[ $* == *%D* ]] && echo 2 || printf 'gpu*|infinite|1-2\n'")
+    command("sinfo", r"[[ $* == *%D* ]] && echo 2 || printf 'gpu*|infinite\n'")
     command(
         "sbatch",
         """[[ $1 == --test-only ]] || { echo Submitted batch job 4711; exit; }

@@ -11,7 +11,7 @@ from configs.load import read_tree
 from runs.folder import ROOT, RunFolder, find_runs
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm, dependencies, study, submitted
+from tests.launch.study_sandbox import _slurm, lines, study, submitted
 from tests.launch.submit.test_script import GOLDEN, executed, stable
 
 __all__ = ["_slurm", "study"]
@@ -20,7 +20,7 @@ __all__ = ["_slurm", "study"]
 def test_the_scripts_of_a_study_match_the_golden_text(
     study: Path, launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("launch.submit.study.new_id", lambda: "1120-093000-1a2b")
+    monkeypatch.setattr("launch.submit.request.new_id", lambda: "1120-093000-1a2b")
     code, out, _ = launch("plan", study, "--script", "--", "--account=lab_1", "--exclusive")
     assert code == 0
     golden = GOLDEN / "study.txt"
@@ -38,8 +38,7 @@ def test_a_study_becomes_a_folder_a_job_for_each_run_and_a_report(
     assert out.splitlines()[1:] == ["jobs: 101 to 108 (8 runs)", "report: 109"]
     assert (code, folder.path.parent) == (0, site)
     # Three at once.
-    after = [f"afterany:{job}" for job in range(101, 106)]
-    assert dependencies(tmp_path)[:8] == ["", "", "", *after]
+    assert lines(tmp_path)[:8] == [(str(job % 3), "singleton") for job in range(8)]
     rows = folder.rows()
     assert [(row.index, row.order) for row in rows] == [(n, n) for n in range(8)]
     assert {row.shape for row in rows} == {"1x1-a100-4.0h-8cpu", "1x1-a40-4.0h-8cpu"}
@@ -56,7 +55,7 @@ def test_a_study_becomes_a_folder_a_job_for_each_run_and_a_report(
         )
         assert config.train.global_batch == row.levels["train.global_batch"]
         assert [record["event"] for record in run.records()] == ["queued"]
-    assert dependencies(tmp_path)[8] == f"afterany:{':'.join(map(str, range(101, 109)))}"
+    assert lines(tmp_path)[8] == ("", f"afterany:{':'.join(map(str, range(101, 109)))}")
     second = RunFolder(folder.cell(rows[1].cell))
     text = (tmp_path / "102.sbatch").read_text()
     assert text == (second.path / "jobs" / "102.sbatch").read_text()
@@ -90,28 +89,18 @@ def test_a_refusal_of_the_first_job_leaves_nothing(
 
 def test_a_study_may_have_no_throttle_and_no_report(study: Path, launch, tmp_path: Path) -> None:
     submitted(launch, study, "throttle=null", "report=false")
-    assert dependencies(tmp_path) == [""] * 8
-
-
-def test_a_throttle_counts_jobs_of_the_study_that_still_wait(
-    study: Path, launch, tmp_path: Path
-) -> None:
-    submitted(launch, study, "repeats=1", "report=false")
-    queue = (f"{job}|RUNNING||||None\n" for job in range(101, 105))
-    (tmp_path / "queue").write_text("".join(queue))
-    submitted(launch, study, "repeats=2", "report=false")
-    assert dependencies(tmp_path)[4:] == [f"afterany:{job}" for job in range(102, 106)]
+    assert lines(tmp_path) == [("", "")] * 8
 
 
 def test_a_throttled_job_also_waits_for_what_the_user_names(study: Path, launch, tmp_path) -> None:
     submitted(launch, study, "throttle=7", "report=false", "--", "--dependency=afterok:5")
-    assert dependencies(tmp_path) == ["afterok:5"] * 7 + ["afterok:5,afterany:101"]
+    assert {awaited for _, awaited in lines(tmp_path)} == {"afterok:5,singleton"}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["train.global_batch=7,9", "resources.nodes=2"], "cell a40_bs7: train.global_batch 7"),
+        (["train.global_batch=7,9", "resources.nodes=2"], "_bs9: train.global_batch 9 does not"),
         (["data.source=folder", "data.path=/nope"], "/nope: no such folder"),
     ],
 )

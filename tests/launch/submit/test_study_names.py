@@ -63,9 +63,9 @@ def scripts(names: Names) -> Iterator[BatchScript]:
     if not str(logs).isprintable() or "\\" in str(logs):
         raise ConfigError("refused by check_site")
     tree, folder = Tree(digest="TREE", files=[]), StudyFolder(logs / f"{source.stem}-1")
-    (run,) = plan.runs
+    ((name, cell),) = plan.cells.items()
     request = RunRequest(
-        source=source, overrides=[], config=run.cell.config, resumes=None, identity=run.name,
+        source=source, overrides=[], config=cell.config, resumes=None, identity=name,
         site=site, tree=tree, flags={}, study=folder,
     )  # fmt: skip
     yield batch_script(request, request.run)
@@ -107,7 +107,7 @@ def test_a_study_with_hostile_names_is_submitted_safely(
     launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = "-x $(touch hacked) a b;touch hacked #SBATCH --uid=0"
-    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00|1-8\n'""")
+    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\n'""")
     command("sbatch", "echo Submitted batch job 7")
     command("srun", "exit 0")
     command("squeue", "exit 0")

@@ -13,7 +13,7 @@ import pytest
 
 from configs.checks.batch import divide
 from configs.gpus import named_gpu
-from configs.load import load
+from configs.load import load, to_tree
 from configs.schema import Pretrain
 from train.cost.command import main
 from train.cost.estimate import total_bytes
@@ -34,7 +34,7 @@ Answers = list[dict[str, Any]]
 
 
 def cell(*overrides: str, config: str = DIGITS) -> dict[str, Any]:
-    return {"config": config, "overrides": [EAGER, *overrides]}
+    return to_tree(load(Path(config), [EAGER, *overrides]))
 
 
 @pytest.fixture

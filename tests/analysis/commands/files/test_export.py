@@ -117,25 +117,6 @@ def test_a_spreadsheet_is_given_no_formula(logs, capsys):
     assert float(rows[-1][head.index("'+a")]) == 1
 
 
-def test_following_ends_with_the_last_run(logs, monkeypatch):
-    from analysis.commands.files import export
-
-    records = logs / "r4" / "metrics.jsonl"
-    whole = records.read_text()
-    records.write_text("".join(whole.splitlines(keepends=True)[:10]))
-    waits = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        records.write_text(whole)
-
-    monkeypatch.setattr(export.time, "sleep", wait)
-    out = logs.parent / "all.csv"
-    assert main(["export", str(logs), "--to", "csv", "--out", str(out), "--follow"]) == 0
-    assert waits == [30]
-    assert out.read_text().count("\n") == 61
-
-
 @pytest.mark.parametrize(
     ("flags", "why"),
     [

@@ -1,18 +1,18 @@
 """Plot the noise scale over training and over t."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.gradient_noise.table import Row
 from analysis.plot import figure_of, legend, plain, plain_ticks
 
 _STEPS_SHOWN = 4
 
 
-def noise_figure(rows: Sequence[Row]) -> Figure:
+def noise_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Return B_simple of the rows of runs with intervals; undetermined scales leave gaps.
 
     The upper panel shows it over training, the lower one shows the first run's over t at some of
@@ -36,11 +36,13 @@ def noise_figure(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _series(axes: Axes, x: Sequence[float], rows: Sequence[Row], *, color: str, label: str) -> None:
+def _series(
+    axes: Axes, x: Sequence[float], rows: Sequence[Mapping[str, Any]], *, color: str, label: str
+) -> None:
     # NaN breaks the line, so that it never crosses an undetermined scale.
     value, low, high = (
         np.array([row[name] for row in rows], dtype=np.float64)
-        for name in ("b_simple", "low", "high")
+        for name in ("b_simple", "b_simple_low", "b_simple_high")
     )
     axes.plot(x, value, marker="o", ms=3, lw=1, color=color, label=plain(label))
     axes.vlines(x, low, high, lw=2, alpha=0.3, color=color)

@@ -1,6 +1,7 @@
-"""The starts of a job according to Slurm: from sacct, or from scontrol while it knows the job."""
+"""The starts of a job according to Slurm, and in words why it waits."""
 
 import re
+import time
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -8,12 +9,29 @@ from launch.slurm import client
 from launch.slurm.client import Refused, parse_time
 from runs.state.slurm_job import ENDED, SlurmJob
 
-_FIELDS = ("State", "ExitCode", "Start", "End", "Timelimit", "Reason", "Partition", "NodeList")
+# Why a job waits.
+_REASONS = {
+    "": "Slurm has not looked at it yet",
+    "None": "Slurm has not looked at it yet",
+    "Resources": "it is next, and waits for free nodes",
+    "Priority": "jobs with a higher priority go first",
+    "Dependency": "after another job",
+    "DependencyNeverSatisfied": "the job that it waits for has failed: it never begins",
+    "AssocGrpJobsLimit": "as many jobs run as its account or this cluster allows at once",
+    "BeginTime": "its begin time has not come, as after a requeue",
+    "ReqNodeNotAvail": "a node that it asks for is down or reserved",
+    "PartitionTimeLimit": "it asks for more time than its partition allows: it never begins",
+    "PartitionNodeLimit": "it asks for more nodes than its partition allows: it never begins",
+    "JobHeldUser": "a user holds it (scontrol release)",
+    "JobHeldAdmin": "an administrator holds it",
+}
 
 
 def starts(job: str) -> list[SlurmJob]:
     """Return the starts of a job, oldest first; empty if Slurm is silent or has forgotten it."""
-    accounted, now = _from_sacct(job), current(job)
+    rows, now = client.accounted([job]), current(job)
+    # A job that was requeued and waits has a row without a start.
+    accounted = [one for one in rows if one.started or len(rows) == 1]
     if now is None:
         return accounted
     if not accounted:
@@ -51,26 +69,6 @@ def _show(kind: str, name: str) -> str:
         return ""
 
 
-def _from_sacct(job: str) -> list[SlurmJob]:
-    rows = client.sacct([job], _FIELDS, duplicates=True)
-    return [
-        SlurmJob(
-            job=job,
-            source="sacct",
-            state=state.split()[0] if state else "",
-            exit_code=code,
-            started=parse_time(started),
-            ended=parse_time(ended),
-            limit_s=client.parse_duration(limit),
-            reason="" if reason == "None" else reason,
-            partition=partition,
-            nodes=nodes,
-        )
-        for state, code, started, ended, limit, reason, partition, nodes in rows
-        if parse_time(started) or not rows[1:]
-    ]
-
-
 def current(job: str) -> SlurmJob | None:
     """Return the job as scontrol shows it; `started` of a waiting job is Slurm's estimate."""
     lines = _show("job", job).strip().splitlines()
@@ -96,3 +94,16 @@ def current(job: str) -> SlurmJob | None:
         nodes=field("NodeList"),
         output=Path(output[1].strip()) if output else None,
     )
+
+
+def in_words(reason: str) -> str:
+    """Return a reason in words; one that is not known is split into its words."""
+    name = reason.partition(",")[0].strip("() ")
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name)
+    return _REASONS.get(name, split)
+
+
+def clock(when: float) -> str:
+    """Return a time of today as `10:00:00`, and of another day with its date."""
+    is_today = time.strftime("%F") == time.strftime("%F", time.localtime(when))
+    return time.strftime("%H:%M:%S" if is_today else "%F %H:%M", time.localtime(when))

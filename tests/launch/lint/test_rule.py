@@ -3,7 +3,7 @@
 import pytest
 
 from launch.lint.lint import changes
-from launch.slurm.version import VersionRange
+from launch.lint.rule import VersionRange
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
-"""A run's records of gradient noise, in stages of training or by checkpoint."""
+"""The gradient noise scale of runs, in stages of training or by checkpoint and bins of t."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.stats.mean import MIN_VALUES
-from analysis.stats.noise_scale import NoiseSamples
+from analysis.stats.noise_scale import DETERMINED, NoiseSamples, noise_scale
 from configs.errors import ConfigError, Unreadable
 from runs.folder import RunFolder
 from runs.records import Record, read_records, valid
@@ -36,15 +38,15 @@ class NoiseRecord:
 class Stage:
     """A stretch of training that ends at `step`, or the checkpoint of that step.
 
-    `count` is K. `seconds` is the total time of a checkpoint's samples. `bins` are the samples of
-    each bin of t, which may have none.
+    `t` is `all` or a bin, such as `0.2-0.4`, which may have no samples. `count` is K. `seconds` is
+    the time of all samples of a checkpoint.
     """
 
     step: int
+    t: str = "all"
     count: int
-    seconds: float | None
-    whole: NoiseSamples
-    bins: tuple[NoiseSamples, ...] = ()
+    seconds: float | None = None
+    samples: NoiseSamples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,21 +115,23 @@ def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
         parts = max(1, min(stages, len(group) // MIN_VALUES))
         for rows in np.array_split(np.arange(len(group)), parts):
             part = [group[int(row)] for row in rows]
-            whole = _samples(part, part[0])
-            yield Stage(step=part[-1].step, count=part[0].count, seconds=None, whole=whole)
+            samples = _samples(part, part[0])
+            yield Stage(step=part[-1].step, count=part[0].count, samples=samples)
 
 
 def _checkpoints(samples: list[NoiseRecord]) -> Iterator[Stage]:
-    """Yield the samples of every checkpoint."""
+    """Yield the samples of every checkpoint, of all t and then of each bin."""
     for step, group in itertools.groupby(samples, key=lambda sample: sample.step):
         here = list(group)
         count = max((one.bin + 1 for one in here if one.bin is not None), default=0)
-        whole, *bins = (
-            _samples([one for one in here if one.bin == number], here[0])
-            for number in (None, *range(count))
-        )
-        seconds = sum(sample.seconds for sample in here)
-        yield Stage(step=step, count=here[0].count, seconds=seconds, whole=whole, bins=tuple(bins))
+        for number in (None, *range(count)):
+            yield Stage(
+                step=step,
+                t="all" if number is None else f"{number / count:.4g}-{(number + 1) / count:.4g}",
+                count=here[0].count,
+                seconds=sum(one.seconds for one in here) if number is None else None,
+                samples=_samples([one for one in here if one.bin == number], here[0]),
+            )
 
 
 def _samples(records: list[NoiseRecord], like: NoiseRecord) -> NoiseSamples:
@@ -137,3 +141,57 @@ def _samples(records: list[NoiseRecord], like: NoiseRecord) -> NoiseSamples:
         for name in ("small", "big", "steps", "count")
     )
     return NoiseSamples.of(small, big, count=count, batch=like.batch, weight=steps)
+
+
+def noise_rows(log: GradientNoiseLog) -> list[dict[str, Any]]:
+    """Return a row per stage and bin of t, in which K microbatches of b images were measured.
+
+    `b_simple` is None if the noise scale is undetermined.
+    """
+    found = []
+    for stage in log.stages:
+        scale = noise_scale(stage.samples)
+        found.append(
+            {
+                "run": log.name,
+                "step": stage.step,
+                "t": stage.t,
+                **estimate_fields("g2", _known(scale.g2)),
+                **estimate_fields("s", _known(scale.s)),
+                **estimate_fields("b_simple", scale.b_simple and _known(scale.b_simple)),
+                "verdict": scale.verdict,
+                "samples": len(stage.samples),
+                "k": stage.count,
+                "b": stage.samples.batch,
+                "seconds": stage.seconds,
+            }
+        )
+    return found
+
+
+def _known(found: Estimate) -> Estimate | None:
+    return found if np.isfinite(found.value) else None
+
+
+def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return `noise_rows` with a column per step that holds B_simple and its interval."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in table:
+        first = {name: row[name] for name in ("run", "t")}
+        b, low, high = (row[f"b_simple{end}"] for end in ("", "_low", "_high"))
+        text = row["verdict"] if b is None else f"{b:.3g} [{low:.3g}, {high:.3g}]"
+        found.setdefault((row["run"], row["t"]), first)[f"step {row['step']}"] = text
+    return list(found.values())
+
+
+def noise_remarks(log: GradientNoiseLog, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the remarks that go below the table of a run."""
+    if log.malformed:
+        yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
+    verdicts = [row["verdict"] for row in rows if row["t"] == "all"]
+    undetermined = len(verdicts) - verdicts.count(DETERMINED)
+    if undetermined:
+        yield (
+            f"{log.name}: undetermined in {undetermined} of {len(verdicts)} stages: the interval "
+            "of |G|^2 or of tr Sigma contains zero, or there are too few samples"
+        )
