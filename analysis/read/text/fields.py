@@ -131,6 +131,12 @@ def fields_of(line: str) -> tuple[list[Field], str]:
 
 
 @lru_cache(maxsize=4096)
+def has_letters(line: str) -> bool:
+    """Whether there is a word in a line, which may name what follows."""
+    return re.search(r"[A-Za-z]{2}", line) is not None
+
+
+@lru_cache(maxsize=4096)
 def announced(line: str) -> bool | None:
     """Return whether a line without a value announces an evaluation; None if it announces none."""
     match = _QUALIFIER.search(line[:HEAD])

@@ -18,6 +18,7 @@ from analysis.read.text.fields import (
     Field,
     announced,
     fields_of,
+    has_letters,
     named_by_header,
 )
 from analysis.read.text.pieces import Piece
@@ -30,7 +31,6 @@ MOST_SHAPES, MOST_KINDS = 20_000, 40
 EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
-_LETTERS = re.compile(r"[A-Za-z]{2}").search
 _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
 _DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
@@ -111,6 +111,7 @@ class Shape:
             n for n, (begin, end) in enumerate(self._spans)
             if n not in inside and _GLUED.search(self.sample, max(begin - 1, 0), end + 1)
         ]  # fmt: skip
+        self.words = " ".join(self.gaps)
         self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
         self.texts: list[list[str]] = []
         self.places: list[int] = []
@@ -229,17 +230,19 @@ def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape], text: Text) 
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
                 shape = shapes[key] = Shape(parts, header)
-            if shape is not None and shape.cells:
+            if shape is not None and shape.has_value:
                 if not shape.texts:
                     seen.append(shape)
                 shape.texts.append(parts[1::2])
                 shape.places.append(place)
-            has_value = shape is not None and shape.has_value
+                words = ""
+            else:
+                words = shape.words if shape is not None else ""
         else:
-            has_value = False
-        if not has_value and _LETTERS(line):
+            words = line
+        if words and has_letters(words):
             header = line
-            if (phase := announced(line)) is not None:
+            if (phase := announced(words)) is not None:
                 text.phases.append((piece.offset + place, phase))
         place += len(line) + 1
     text.numbered, text.header = text.numbered + numbered, header

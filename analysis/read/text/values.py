@@ -25,7 +25,7 @@ _DATE_AND_TIME = re.compile(
     r"(?: ([AP])M)?"
 )
 # The hours and minutes that a clock is ahead of UTC, behind a time of day.
-_ZONE = re.compile(r"(?:(?<=:\d\d)|(?<=\d{3})) ?(?:([+-])(\d\d):?(\d\d)|Z)$", re.MULTILINE)
+_ZONE = re.compile(r"(?:(?<=:\d\d)|(?<=\d{3})) ?(?:([+-])(\d\d):?(\d\d)|Z)$")
 # Dates that are not ISO 8601, in the order in which they are tried.
 _WITH_YEAR = ("%Y-%m-%d", "%Y%m%d", "%m-%d-%Y", "%m-%d-%y")
 _WITHOUT_YEAR = ("%m-%d", "%m%d", "%b %d")
@@ -90,7 +90,7 @@ def moments(texts: Sequence[str], *, day_first: bool = False) -> Floats:
 
     A date such as `05/06/2023` has its month first, unless told otherwise.
     """
-    if _ZONE.search("\n".join(texts)):
+    if any(_ZONE.search(text) for text in (*texts[:1], *texts[-1:])):
         here = moments([_ZONE.sub("", text) for text in texts], day_first=day_first)
         return here - np.array([_ahead_s(text) for text in texts])
     spelled = "\n".join(texts).replace(",", ".").replace("/", "-").split("\n")
