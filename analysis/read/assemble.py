@@ -30,13 +30,16 @@ MOST_RESUMES, SOON = 5, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows."""
+    """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows.
+
+    `without_unit` are the times that name none.
+    """
 
     rows: Rows
     axis: str = "step"
     remarks: Sequence[str] = ()
     uncertain: Mapping[str, str] = field(default_factory=dict)
-    unit_is_known: bool = True
+    without_unit: frozenset[str] = frozenset()
     evaluations: tuple[Mapping[str, float], ...] = ()
 
 
@@ -145,7 +148,8 @@ def _is_main(rows: Rows) -> NDArray[np.bool_]:
 def _clock(rows: Rows) -> Floats:
     """Return the clock by which a row printed twice differs from a step done twice."""
     names = (name for name in ("time", "bar_s", "elapsed_s", "train_s") if name in rows)
-    return rows[next(names, "")]
+    clock = rows[next(names, "")]
+    return np.where(np.isinf(clock), np.nan, clock)
 
 
 def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> list[RunLog]:
@@ -180,7 +184,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if _are_mixed(step[main]):
         why = "may be of two programs that write to one file: steps fall and are back at once"
         mixed = dict.fromkeys(("step", "loss", "time"), why)
-    merged, uncertain = timed(merged, axis=placed.axis, unit_is_known=placed.unit_is_known)
+    merged, uncertain = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)

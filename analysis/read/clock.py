@@ -9,103 +9,176 @@ from analysis.stats.intervals import Floats
 DAY_S = 86_400.0
 # A smaller time is not one since 1970.
 EPOCH_TIMES = 1e8
-# Shares of rising times from which they are a clock, and to which they are durations.
-RISES, FALLS = 0.85, 0.7
+# Shares of rising times from which they are a clock: of any time, and of one that is called so.
+RISES, CALLED_RISES = 0.85, 0.7
 AGREE = 0.15
+# Units of a time that names none, in seconds, and by what factor another clock may differ.
+UNITS, ALIKE = (1e-6, 1e-3, 1.0, 60.0, 3600.0), 3.0
 
 
-def timed(rows: Rows, *, axis: str, unit_is_known: bool) -> tuple[Rows, dict[str, str]]:
-    """Return the rows of one run with a `duration_s` as what it is, and what is uncertain and why.
+def timed(
+    rows: Rows, *, axis: str, without_unit: frozenset[str] = frozenset()
+) -> tuple[Rows, dict[str, str]]:
+    """Return the rows of one run with each time as what it is, and what is uncertain and why.
 
-    A time that rises passed since the start. Any other is that of a step if every step is printed,
-    of an epoch if the axis counts these, or if time stamps say so; otherwise it has two readings.
+    A time passed since the start only if it rises, whatever it is called. Any other is that of a
+    step if every step is printed, of an epoch if the axis counts these, or if time stamps say so;
+    otherwise it has two readings. The times `without_unit` are in the unit in which they agree with
+    another clock of the log; their unit is uncertain if there is none.
     """
-    uncertain: dict[str, str] = {}
-    columns = dict(rows.columns)
-    epoch_s = columns.pop("epoch_s", None)
-    if axis == "epoch":
-        if epoch_s is not None:
-            columns.setdefault("step_s", epoch_s)
-        elif "step_s" in columns and "time" not in columns:
-            # That of a step within the epoch, which is not the axis.
-            del columns["step_s"]
+    columns = {
+        name: np.where(np.isinf(values), np.nan, values) if _is_time(name) else values
+        for name, values in rows.columns.items()
+    }
+    # A time of day is one since 1970, in the unit that gives a date of today.
+    bare = set(without_unit) - {"time"}
+
+    def rename(name: str, new: str) -> None:
+        """Rename a column, or drop it if the log has one of the new name."""
+        values = columns.pop(name)
+        if new not in columns:
+            columns[new] = values
+            bare.update([new] if name in bare else [])
+
+    if axis == "epoch" and ("epoch_s" in columns or "time" not in columns):
+        # That of a step within the epoch, which is not the axis.
+        columns.pop("step_s", None)
+    if "epoch_s" in columns:
+        rename("epoch_s", "step_s" if axis == "epoch" else "printed_s")
     if "interval_s" in columns:
         # Of a user's pattern: seconds since the line before.
-        columns.setdefault("elapsed_s", np.cumsum(np.nan_to_num(columns.pop("interval_s"))))
-    day_s = columns.pop("day_s", None)
-    if day_s is not None and "time" not in columns:
-        at = np.flatnonzero(np.isfinite(day_s))
-        passed = _unwrapped(day_s[at]) if len(at) > 1 else day_s[at]
-        if len(at) > 2 and (np.diff(passed) >= 0).mean() > RISES and passed[-1] > passed[0]:
-            clock = day_s.copy()
-            clock[at] = passed
-            columns.setdefault("elapsed_s", clock)
-        else:
-            columns.setdefault("duration_s", day_s)
-    times = columns.pop("duration_s", None)
-    if times is not None and np.isfinite(times).any() and np.nanmedian(times) >= EPOCH_TIMES:
-        columns.setdefault("time", times)
-        times = None
+        columns["interval_s"] = np.cumsum(np.nan_to_num(columns["interval_s"]))
+        rename("interval_s", "elapsed_s")
+    if "day_s" in columns:
+        day_s = columns["day_s"] = _unwrapped(columns["day_s"])
+        known = day_s[~np.isnan(day_s)]
+        is_clock = len(known) > 2 and _share_of_rises(known) > RISES and known[-1] > known[0]
+        new = "time" if "time" in columns else "elapsed_s" if is_clock else "duration_s"
+        rename("day_s", new)
+    for name in ("train_s", "elapsed_s"):
+        if name in columns and not _passes(columns[name]):
+            rename(name, "duration_s")
+    if median(columns.get("duration_s")) >= EPOCH_TIMES:
+        rename("duration_s", "time")
     if "time" in columns:
         columns["time"] = in_seconds(columns["time"])
-    if times is None:
-        return Rows(columns), uncertain
-    at = np.flatnonzero(np.isfinite(times))
-    if len(at) < 2:
-        return Rows(columns), uncertain
-    values, steps = times[at], np.diff(rows["step"][at])
-    passed = _unwrapped(values)
-    rises = float((np.diff(passed) >= 0).mean())
-    if rises > RISES and len(at) > 2 and passed.max() > 1.5 * passed.min():
-        clock = times.copy()
-        clock[at] = passed
-        columns.setdefault("elapsed_s", clock)
-        return Rows(columns), uncertain
-    if rises > RISES and len(at) > 2:
-        return Rows(columns | {"printed_s": times}), uncertain
-    each = float(np.median(steps)) if len(steps) else 1.0
-    ratio = _against_stamps(rows["time"][at], values, steps)
-    if ratio is not None:
-        # Any other time than that of a step is told by the stamps as well.
-        if abs(np.log(ratio)) < AGREE:
-            columns.setdefault("step_s", times)
-    elif axis != "epoch" and _is_beside_data(rows, values):
-        # Trainers that print how long a step waited for data print how long it took.
-        columns.setdefault("step_s", times)
-    elif axis == "epoch" or each == 1:
-        if "step_s" not in columns:
-            columns["step_s"] = times
-            if not unit_is_known:
-                uncertain["printed"] = "a printed time has no unit: seconds are assumed"
-    else:
-        columns["printed_s"] = times
-        if "step_s" not in columns:
-            uncertain["time"] = (
-                f"a printed time may be that of a step or of {each:g} steps: read as neither; "
-                "--pattern with a group step_s, interval_s or elapsed_s says which"
+    uncertain: dict[str, str] = {}
+    if "duration_s" in columns:
+        name, uncertain = _reading(Rows(columns), axis)
+        rename("duration_s", name)
+    for name, what in (("step_s", "printed"), ("elapsed_s", "time")):
+        if name not in bare or name not in columns:
+            continue
+        unit = _unit(Rows(columns), name, axis, bare)
+        if unit is not None:
+            columns[name] = columns[name] * unit
+        elif what == "printed" or "time" not in columns:
+            uncertain[what] = (
+                "a printed time has no unit: seconds are assumed; --columns "
+                f"{name}=NAME, or a group {name} or {name[:-2]}_ms of --pattern, says which it is"
             )
     return Rows(columns), uncertain
 
 
+def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
+    """Return which time a `duration_s` is, and what is uncertain about it and why."""
+    at = np.flatnonzero(np.isfinite(rows["duration_s"]))
+    if len(at) < 2:
+        return "printed_s", {}
+    values, steps = rows["duration_s"][at], np.diff(rows["step"][at])
+    passed = _unwrapped(values)
+    if len(at) > 2 and _share_of_rises(passed) > RISES:
+        return ("elapsed_s" if passed.max() > 1.5 * passed.min() else "printed_s"), {}
+    ratio = _against_stamps(rows["time"][at], values, steps)
+    if ratio is not None:
+        # Any other time than that of a step is told by the stamps as well.
+        return ("step_s" if abs(np.log(ratio)) < AGREE else "printed_s"), {}
+    each = float(np.median(steps))
+    # Trainers that print how long a step waited for data print how long it took.
+    if axis == "epoch" or each == 1 or _is_beside_data(rows, values):
+        return "step_s", {}
+    if "step_s" in rows:
+        return "printed_s", {}
+    doubt = (
+        f"a printed time may be that of a step or of {each:g} steps: read as neither; "
+        "--pattern with a group step_s, interval_s or elapsed_s says which"
+    )
+    return "printed_s", {"time": doubt}
+
+
+def _unit(rows: Rows, name: str, axis: str, bare: set[str]) -> float | None:
+    """Return the unit in seconds in which a time agrees with another clock, None without one."""
+    own = rows[name] if name == "step_s" else _per_step(rows, name)
+    others = [
+        _per_step(rows, other)
+        for other in ("time", "bar_s", "train_s", "elapsed_s")
+        if other != name and other not in bare
+    ]
+    if name != "step_s" and "step_s" not in bare:
+        others.append(rows["step_s"])
+    if axis == "step":
+        others.append(1 / np.where(rows["steps_per_s"] > 0, rows["steps_per_s"], np.nan))
+    for other in others:
+        kept = (own > 0) & (other > 0)
+        if kept.any():
+            ratio = float(np.median(own[kept] / other[kept]))
+            unit = min(UNITS, key=lambda unit: abs(np.log(ratio * unit)))
+            return unit if abs(np.log(ratio * unit)) < np.log(ALIKE) else None
+    return None
+
+
+def _per_step(rows: Rows, name: str) -> Floats:
+    """Return how long a step took by a clock, for the rows [n] at which it is read."""
+    found = np.full(len(rows), np.nan)
+    at = np.flatnonzero(np.isfinite(rows[name]))
+    steps = np.diff(rows["step"][at])
+    found[at[1:]] = np.diff(rows[name][at]) / np.where(steps > 0, steps, np.nan)
+    return found
+
+
+def _is_time(name: str) -> bool:
+    return name == "time" or name.endswith("_s")
+
+
+def median(values: Floats | None) -> float:
+    """Return the median of the finite values [n], 0 if there is none."""
+    known = values[np.isfinite(values)] if values is not None else np.zeros(0)
+    return float(np.median(known)) if len(known) else 0.0
+
+
+def _share_of_rises(values: Floats) -> float:
+    return float((np.diff(values) >= 0).mean())
+
+
+def _passes(values: Floats) -> bool:
+    """Whether a time [n] that is called one since the start rises, other than now and then."""
+    known = values[np.isfinite(values)]
+    if len(known) < 2:
+        return True
+    grows = known.max() > 1.5 * known.min() or (np.diff(known) > 0).mean() > RISES
+    return bool(grows and _share_of_rises(known) > CALLED_RISES)
+
+
 def in_seconds(time: Floats) -> Floats:
     """Return times since 1970 [n] in seconds, which are printed in s, ms, us or ns."""
-    median = np.median(time[np.isfinite(time)]) if np.isfinite(time).any() else 0.0
-    units = (unit for unit in (1e9, 1e6, 1e3) if median / unit >= EPOCH_TIMES)
+    units = (unit for unit in (1e9, 1e6, 1e3) if median(time) / unit >= EPOCH_TIMES)
     return time / next(units, 1.0)
 
 
 def _is_beside_data(rows: Rows, values: Floats) -> bool:
     """Whether a `data_time` is printed that is a part of a time."""
     waits = next((rows[name] for name in rows.columns if key_of(name) == "data time"), None)
-    return waits is not None and bool(np.nanmedian(waits) <= np.median(values))
+    return waits is not None and median(waits) <= median(values)
 
 
 def _unwrapped(values: Floats) -> Floats:
     """Return times of day as times that go on at midnight; others as they are."""
-    if values.max() >= DAY_S:
+    at = np.flatnonzero(np.isfinite(values))
+    if not len(at) or values[at].max() >= DAY_S:
         return values
-    falls = np.diff(values, prepend=values[0]) < -DAY_S / 2
-    return values + DAY_S * np.cumsum(falls)
+    found = values.copy()
+    found[at] += DAY_S * np.cumsum(np.diff(values[at], prepend=values[at[0]]) < -DAY_S / 2)
+    return found
 
 
 def _against_stamps(time: Floats, values: Floats, steps: Floats) -> float | None:

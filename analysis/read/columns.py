@@ -55,14 +55,14 @@ class Rows:
     def merged(self, number: NDArray[np.int64]) -> "Rows":
         """Return the rows of each number [n] as one: the last value of a column counts.
 
-        Line, place and time are those of a row with a loss, if there is one.
+        Line, place and times are those of a row with a loss, if there is one.
         """
         count = int(number.max(initial=-1)) + 1
         has_loss = ~np.isnan(self["loss"])
         columns = {}
         for name, values in self.columns.items():
             at = np.flatnonzero(~np.isnan(values))
-            if name in ("line", "place", "time"):
+            if name in ("line", "place", "time") or name.endswith("_s"):
                 at = at[np.argsort(has_loss[at], kind="stable")]
             columns[name] = spread(number[at], values[at], count)
         return Rows(columns)
@@ -93,15 +93,19 @@ class Cells:
             column[0].append(row)
             column[1].append(value)
 
-    def columns(self, count: int) -> dict[str, Floats]:
-        """Return the columns [count] under our names: of several names for one the preferred."""
+    def names(self) -> dict[str, str]:
+        """Return the foreign names by ours: of several names for one column the preferred."""
         names: dict[str, str] = {}
         for name in self.found:
             column = meaning(name)[0] or name
             names[column] = min(names.get(column, name), name, key=preference)
+        return names
+
+    def columns(self, count: int) -> dict[str, Floats]:
+        """Return the columns [count] under our names."""
         return {
             own: spread(*self.found[foreign], count) * meaning(foreign)[1]
-            for own, foreign in names.items()
+            for own, foreign in self.names().items()
         }
 
 

@@ -30,7 +30,7 @@ ALIASES = {
         "elapsed seconds", "elapsed sec", "seconds elapsed",
     ),
     "images_per_s": ("imgs sec",),
-    "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens s device"),
+    "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens per s device"),
     "mfu_percent": ("mfu", "mfu percent"),
 }  # fmt: skip
 _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
@@ -42,22 +42,33 @@ _OF_LOSS = _NEUTRAL | {
     "lm", "metrics",
 }  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
+# `step/s` is a rate; `step_s` is a time.
+_SLASH_S = re.compile(r"/(?=(?:s|secs?|seconds?)\b)")
 # `ValLoss` has two words; `MSE` and `mIoU` have one.
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z][a-z]{2})")
-_STEP = r"(?:steps?|it|its|iters?|iterations?|batch(?:es)?|updates?)"
-_IMAGE = r"(?:images?|imgs?|im|samples?|examples?|ex|seqs?|sequences?|sentences?)"
-_PER_S = r" (?:per )?(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
+_STEP = r"(?:step|iter|iteration|batch|update)"
+_STEPS = r"(?:steps|its|iters|iterations|batches|updates)"
+_ANY_STEP = rf"(?:{_STEP}|{_STEPS}|it)"
+_IMAGE = r"(?:image|img|im|sample|example|ex|seq|sequence|sentence)"
+_IMAGES = r"(?:images|imgs|samples|examples|seqs|sequences|sentences)"
+_PER_S = r"(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
 _RATES = (
-    ("steps_per_s", re.compile(rf"(?:^|[ (]){_STEP}{_PER_S}|^ups$")),
-    ("images_per_s", re.compile(rf"(?:^|[ (]){_IMAGE}{_PER_S}")),
-    ("tokens_per_s", re.compile(rf"(?:^|[ (])(?:tokens?|toks?|words){_PER_S}")),
+    (
+        "steps_per_s",
+        re.compile(rf"(?:^|[ (])(?:{_STEPS} (?:per )?|(?:{_STEP}|it) per ){_PER_S}|^ups$"),
+    ),
+    ("images_per_s", re.compile(rf"(?:^|[ (])(?:{_IMAGES} (?:per )?|{_IMAGE} per ){_PER_S}")),
+    (
+        "tokens_per_s",
+        re.compile(rf"(?:^|[ (])(?:(?:tokens|toks|words) (?:per )?|(?:token|tok) per ){_PER_S}"),
+    ),
     (
         "step_s",
         re.compile(
-            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?) (?:per |in )?{_STEP}\b"
-            r"|(?:^|[ (])(?:time|timing) (?:per |in )?(?:step|it|iter|iteration|batch|update)\b"
-            rf"|(?:^| ){_STEP} (?:time|timing|cost|duration|s|ms)\b(?! total)|end to end\(s\)$"
-            rf"|^step s$"
+            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?) (?:per |in )?{_ANY_STEP}\b"
+            rf"|(?:^|[ (])(?:time|timing) (?:per |in )?(?:{_STEP}|it)\b"
+            rf"|(?:^| ){_ANY_STEP} (?:time|timing|cost|duration|ms)\b(?! total)"
+            rf"|(?:^| ){_STEP} (?:s|secs?|seconds)\b(?! total)|end to end\(s\)$"
         ),
     ),
     ("epoch_s", re.compile(r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|(?:^| )s epoch$")),
@@ -69,6 +80,11 @@ _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "second
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 # A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
 _ENDS_IN_UNIT = re.compile(r"^(.*?) ?[ (\[](ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$")
+_TELLS_UNIT = re.compile(
+    r"(?<![a-z])(?:ms|msecs?|us|ns|s|secs?|seconds?|mins|minutes|hours)(?![a-z])"
+)
+# Of wandb, whose times are in seconds.
+_IN_SECONDS = frozenset(["_runtime", "relative time", "relative time (process)"])
 EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluating", "validating", "heldout"]
@@ -86,7 +102,7 @@ _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backw
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> str:
     """Return the words of a name in lower case, between single blanks."""
-    words = _CAMEL.sub(" ", name.strip().strip("\"'/")).lower()
+    words = _SLASH_S.sub(" per ", _CAMEL.sub(" ", name.strip().strip("\"'/")).lower())
     return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
 
 
@@ -115,8 +131,9 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
     its values. A rate needs a unit.
     """
     key, unit = key_of(name), unit.strip().lower()
-    if not unit and (named := _ENDS_IN_UNIT.match(key)):
-        key, unit = named.groups()
+    named = None if unit else _ENDS_IN_UNIT.match(key)
+    if named:
+        unit = named[2]
     elif not unit and re.search(r"\(ms\)|^ms ", key):
         unit = "ms"
     seconds, multiple = _DURATIONS.get(unit, 1.0), _MULTIPLES.get(unit, 1.0)
@@ -127,7 +144,7 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
             is_time = column in ("step_s", "epoch_s")
             ms = 1e-3 if unit.startswith("ms") else seconds
             return column, ms if is_time else multiple
-    column = _known(key)[0]
+    column = _known(named[1] if named else key)[0]
     if column in ("duration_s", "elapsed_s"):
         return column, seconds
     if key.endswith("kimg"):
@@ -139,6 +156,20 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
         return "duration_s", seconds
     counted = _known(unit.strip("- "))[0]
     return (counted, 1.0) if counted in ("step", "epoch") else ("", 1.0)
+
+
+def tells_unit(name: str, unit: str = "") -> bool:
+    """Whether the unit of a time stands in its name or after its value."""
+    key = key_of(name)
+    first = unit.partition("/")[0].strip().lower()
+    is_unit = bool(first) and first in _DURATIONS
+    return is_unit or key in _IN_SECONDS or bool(_TELLS_UNIT.search(key))
+
+
+def unit_factor(name: str) -> float:
+    """Return the factor to seconds of a name that is known to be a time's: `dur_ms`, `dur_min`."""
+    words = key_of(name).split()
+    return _DURATIONS.get(words[-1], 1.0) if len(words) > 1 else 1.0
 
 
 def preference(name: str) -> int:

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
+from analysis.read.clock import EPOCH_TIMES, median
 from analysis.read.columns import Cells, Rows, losses_by_other_names
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import meaning
+from analysis.read.vocabulary import meaning, tells_unit, unit_factor
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
@@ -72,7 +73,10 @@ def logs_of(
         lines.append(line)
     for column, own in columns.items():
         if own in cells.found:
-            cells.found[column] = cells.found.pop(own)
+            at, read = cells.found.pop(own)
+            unit = unit_factor(own) if column.endswith("_s") else 1.0
+            factor = 1 / unit if "_per_" in column else unit
+            cells.found[column] = at, [factor * number for number in read]
     return log_of_cells(cells, lines, path=path, name=name, kind=kind)
 
 
@@ -81,8 +85,11 @@ def log_of_cells(
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
     columns = cells.columns(len(lines))
+    without_unit = {own for own, foreign in cells.names().items() if not tells_unit(foreign)}
     if columns.keys().isdisjoint(AXES):
         return []
+    if "time" not in columns and median(columns.get("duration_s")) >= EPOCH_TIMES:
+        columns["time"] = columns.pop("duration_s")
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
     renamed, doubt = losses_by_other_names(columns)
     columns |= {own: columns[name] for name, own in renamed.items()}
@@ -93,7 +100,7 @@ def log_of_cells(
         rows=rows,
         axis=axis,
         uncertain=uncertain | ({"loss": doubt} if doubt else {}),
-        unit_is_known=False,
+        without_unit=frozenset(without_unit),
     )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from analysis.read.columns import Rows, losses_by_other_names
 from analysis.read.text.counts import axis_of, counted_steps, nested_counts
-from analysis.read.text.dialects import Dialect, dialect_of, meaning_of
+from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
 from analysis.read.vocabulary import is_evaluation, is_loss, preference
@@ -37,7 +37,7 @@ class Candidate:
     axis: str
     has_step: bool
     has_axis: bool
-    unit_is_known: bool = True
+    without_unit: frozenset[str] = frozenset()
     uncertain: dict[str, str] = field(default_factory=dict)
     sides: tuple["Candidate", ...] = ()
 
@@ -89,7 +89,8 @@ def _candidate(
     if step is not None:
         columns["step"] = kind.rows[step]
         axis = axis_of(kind, step)
-    told = chosen.get("duration_s")
+    times = ("step_s", "epoch_s", "elapsed_s", "duration_s")
+    timed = {column: key for column, key in chosen.items() if column in times}
     uncertain = {"loss": doubt} if doubt else {}
     if (step or chosen.get("images", "")) in kind.rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
@@ -104,7 +105,9 @@ def _candidate(
         axis=axis,
         has_step=step is not None,
         has_axis=has_axis,
-        unit_is_known=told is None or "s" in kind.fields[told].unit or "clock" in told,
+        without_unit=frozenset(
+            column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
+        ),
         uncertain=uncertain,
     )
 

@@ -120,8 +120,9 @@ def axis_of(kind: Kind, key: str) -> str:
         return "step"
     if counts_samples(values):
         return "sample"
-    rises = np.diff(values)
-    is_step = one.total is not None or values.max() >= MANY or np.median(rises[rises > 0]) > 1
+    rises = np.diff(values)[np.diff(values) > 0]
+    is_spaced = len(rises) > 0 and np.median(rises) > 1
+    is_step = one.total is not None or values.max() >= MANY or is_spaced
     return "step" if is_step else "unit"
 
 

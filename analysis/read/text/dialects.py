@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.read.text.fields import Field
-from analysis.read.vocabulary import key_of, meaning
+from analysis.read.vocabulary import key_of, meaning, tells_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +59,7 @@ def meaning_of(one: Field, dialect: Dialect | None) -> tuple[str, float]:
     """Return the column and the factor of a field; "" for what is no number of the training."""
     if one.form in _OF_FORM:
         return _OF_FORM[one.form], 1.0
-    key = key_of(one.name)
-    told = dialect.names.get(key or f":{one.unit.strip()}") if dialect else None
+    told = _told(one, dialect)
     if told is not None:
         return told, meaning("", one.unit)[1] if told.endswith("_s") else 1.0
     if one.form == "clock":
@@ -70,4 +69,13 @@ def meaning_of(one: Field, dialect: Dialect | None) -> tuple[str, float]:
     if not one.name and not re.search(r"/|^ ?m?s", one.unit):
         return "", 1.0
     column, factor = meaning(one.name, one.unit)
-    return column or key.replace(" ", "_"), factor
+    return column or key_of(one.name).replace(" ", "_"), factor
+
+
+def _told(one: Field, dialect: Dialect | None) -> str | None:
+    return dialect.names.get(key_of(one.name) or f":{one.unit.strip()}") if dialect else None
+
+
+def has_unit(one: Field, dialect: Dialect | None) -> bool:
+    """Whether a time names its unit, or its trainer is known."""
+    return one.form == "clock" or bool(_told(one, dialect)) or tells_unit(one.name, one.unit)

@@ -55,7 +55,9 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         axis=axis,
         remarks=remarks,
         uncertain={**uncertain, **_uncertain(rows, axis, candidate), **candidate.uncertain},
-        unit_is_known=candidate.unit_is_known,
+        without_unit=candidate.without_unit.union(
+            *(one.without_unit - candidate.rows.columns.keys() for one in candidate.sides)
+        ),
     )
 
 

@@ -90,7 +90,7 @@ def test_steps_of_unlike_size_are_compared_by_their_tokens(tmp_path, capsys):
     for name, tokens, seconds in (("a", 4096, 10), ("b", 2048, 5)):
         times = np.cumsum(seconds * noise)
         rows = [f"{20 * k},{20 * k * tokens},{t},2.5" for k, t in enumerate(times, start=1)]
-        (tmp_path / f"{name}.csv").write_text("\n".join(["step,tokens,elapsed,loss", *rows]))
+        (tmp_path / f"{name}.csv").write_text("\n".join(["step,tokens,elapsed_s,loss", *rows]))
     paths = [str(tmp_path / f"{name}.csv") for name in "ab"]
     assert main(["speed", *paths, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)[1]
