@@ -94,6 +94,8 @@ def _candidate(
     uncertain = {"loss": doubt} if doubt else {}
     if (step or chosen.get("images", "")) in kind.rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
+    if axis == "sample" and step is not None:
+        uncertain["step"] = "a number without a name may count samples or steps"
     for column in CLOCKS:
         if column in chosen and _has_two_parts(kind, chosen[column]):
             clock = "time" if column in ("day_s", "elapsed_s") else "printed"

@@ -170,3 +170,15 @@ def test_a_setting_is_no_epoch(tmp_path):
     lines += [f"step {s} loss {loss(s):.4f}" for s in range(10, 500, 10)]
     [log] = logs_of(tmp_path / "x", lines)
     assert len(np.unique(log.column("epoch"))) < 2
+
+
+@pytest.mark.parametrize(("batch", "axis"), [(64, "sample"), (1, "step")])
+def test_a_number_without_a_name_may_count_samples(batch, axis, tmp_path):
+    lines = [
+        f"Train Epoch: {e} [{n * batch}/{1000 * batch} ({n // 10}%)] Loss: {9 / (e + n):.4f}"
+        for e in range(1, 4)
+        for n in range(0, 1000, 10)
+    ]
+    [log] = logs_of(tmp_path / "x", lines)
+    assert log.axis == axis
+    assert ("samples or steps" in log.uncertain.get("step", "")) == (axis == "sample")
