@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.run_log import Ints, RunLog
-from analysis.read.vocabulary import is_evaluation, key_of
+from analysis.read.vocabulary import is_evaluation, is_mean, key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
@@ -32,7 +32,7 @@ MOST_RESUMES, SOON = 5, 3
 class Placed:
     """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows.
 
-    `without_unit` are the times that name none.
+    `without_unit` are the times that name none, and `loss_name` is what the log calls the loss.
     """
 
     rows: Rows
@@ -40,6 +40,7 @@ class Placed:
     remarks: Sequence[str] = ()
     uncertain: Mapping[str, str] = field(default_factory=dict)
     without_unit: frozenset[str] = frozenset()
+    loss_name: str = ""
     evaluations: tuple[Mapping[str, float], ...] = ()
 
 
@@ -186,6 +187,9 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
         mixed = dict.fromkeys(("step", "loss", "time"), why)
     merged, uncertain = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
+    if is_mean(placed.loss_name) and placed.axis != "epoch":
+        facts["mean_loss"] = placed.loss_name
+        remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:

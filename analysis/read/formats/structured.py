@@ -101,6 +101,7 @@ def log_of_cells(
         axis=axis,
         uncertain=uncertain | ({"loss": doubt} if doubt else {}),
         without_unit=frozenset(without_unit),
+        loss_name=cells.names().get("loss", ""),
     )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
 

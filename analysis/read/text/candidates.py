@@ -38,6 +38,7 @@ class Candidate:
     has_step: bool
     has_axis: bool
     without_unit: frozenset[str] = frozenset()
+    loss_name: str = ""
     uncertain: dict[str, str] = field(default_factory=dict)
     sides: tuple["Candidate", ...] = ()
 
@@ -110,6 +111,7 @@ def _candidate(
         without_unit=frozenset(
             column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
         ),
+        loss_name=kind.fields[chosen["loss"]].name if "loss" in chosen else "",
         uncertain=uncertain,
     )
 

@@ -54,6 +54,7 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         rows=rows,
         axis=axis,
         remarks=remarks,
+        loss_name=candidate.loss_name,
         uncertain={**uncertain, **_uncertain(rows, axis, candidate), **candidate.uncertain},
         without_unit=candidate.without_unit.union(
             *(one.without_unit - candidate.rows.columns.keys() for one in candidate.sides)

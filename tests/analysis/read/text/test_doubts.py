@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.__main__ import main
 from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
@@ -182,3 +183,13 @@ def test_a_number_without_a_name_may_count_samples(batch, axis, tmp_path):
     [log] = logs_of(tmp_path / "x", lines)
     assert log.axis == axis
     assert ("samples or steps" in log.uncertain.get("step", "")) == (axis == "sample")
+
+
+def test_a_mean_over_steps_is_not_compared_with_the_loss_of_a_step(tmp_path, capsys):
+    steps = range(10, 4001, 10)
+    (tmp_path / "a").write_text("\n".join(f"step {s} loss {loss(s):.4f}" for s in steps))
+    (tmp_path / "b").write_text("\n".join(f"step {s} running_loss {loss(s):.4f}" for s in steps))
+    assert main(["loss", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    out, err = capsys.readouterr()
+    assert "one loss is a mean over steps" in out
+    assert "the loss is 'running_loss'" in err
