@@ -166,3 +166,15 @@ def test_half_of_a_character_is_no_number(tmp_path: Path) -> None:
     (log,) = read_file(path, name="x")
     assert len(log) >= 8
     assert main(["speed", str(path)]) == 0
+
+
+def test_a_loss_that_is_not_finite_is_no_end_of_a_run(tmp_path: Path) -> None:
+    entries = [
+        f'{{"time_ms": {1000 * n}, "key": "tracked_stats", "value": {{"train_loss": '
+        f'{"NaN" if n > 50 else 1.0}}}, "metadata": {{"samples_count": {32 * n}}}}}'
+        for n in range(1, 60)
+    ]
+    start = '{"key": "run_start", "value": null, "time_ms": 5}'
+    path = tmp_path / "x"
+    path.write_text("\n".join(f"0: :::MLLOG {entry}" for entry in (start, *entries)))
+    assert main(["speed", str(path)]) == 0
