@@ -6,8 +6,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
+
 from analysis.measure.differences import causes, differences, recipe
-from analysis.read.machine import placement
+from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from runs.study_folder import StudyFolder, study_of
 
@@ -20,8 +22,10 @@ def seed_of(log: RunLog) -> Any:
 
 
 def nodes_of(log: RunLog) -> frozenset[str]:
-    """Return the nodes of a run's last attempt, none if they are not known."""
-    return frozenset(str(place["node"]) for place in placement(log.facts) if place.get("node"))
+    """Return the nodes of the attempts that count for a run's rate, none if they are not known."""
+    counted = {*log.attempt.tolist()} - log.superseded
+    stays = [stay for number, stay in log.stays.items() if number in counted]
+    return frozenset[str]().union(*(stay.nodes for stay in stays)) or nodes(log.facts)
 
 
 @kept_with_log
@@ -50,20 +54,49 @@ def overlap(logs: Sequence[RunLog]) -> str | None:
     Such runs took time from each other, so that their rates are not their own.
     """
     for a, b in combinations(logs, 2):
-        shared = nodes_of(a) & nodes_of(b)
-        if a is not b and shared and _at_once(a, b):
+        if a is not b and (shared := _shared(a, b)):
             return f"{a.name} and {b.name} ran at once on {min(shared)}"
     return None
 
 
-def _at_once(a: RunLog, b: RunLog) -> bool:
-    spans = [
-        [(began, ended) for began, ended in log.allocated.values() if ended is not None]
-        for log in (a, b)
-    ]
-    return any(
-        max(x[0], y[0]) < min(x[1] or x[0], y[1] or y[0]) for x in spans[0] for y in spans[1]
+def _shared(a: RunLog, b: RunLog) -> frozenset[str]:
+    """Return the nodes on which attempts of two runs were at the same time."""
+    return frozenset[str]().union(
+        *(
+            here[0] & there[0]
+            for here in _spans(a)
+            for there in _spans(b)
+            if max(here[1], there[1]) < min(here[2], there[2])
+        )
     )
+
+
+@kept_with_log
+def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
+    """Return the nodes, the begin and the end of each attempt; a last record stands for no end."""
+    times = log.column("time")
+    found = []
+    for number, stay in log.stays.items():
+        if stay.began is None:
+            continue
+        recorded = [event["time"] for event in log.events if event.get("attempt") == number]
+        recorded += times[(log.attempt == number) & np.isfinite(times)].tolist()
+        ended = max(recorded, default=stay.began) if stay.ended is None else stay.ended
+        found.append((stay.nodes, stay.began, ended))
+    return found
+
+
+def in_blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> bool:
+    """Whether all of several runs of one arm ended before the first of the other began.
+
+    What changed meanwhile, such as the state of a node, then differs between the arms, too.
+    """
+    sides = [[span for log in side for span in _spans(log)] for side in (base, arm)]
+    if min(len(base), len(arm)) < 2 or not all(sides):
+        return False
+    begun = [min(begin for _, begin, _ in side) for side in sides]
+    ended = [max(end for _, _, end in side) for side in sides]
+    return ended[0] <= begun[1] or ended[1] <= begun[0]
 
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:
@@ -80,18 +113,24 @@ def group_alike(items: Sequence[Item], key: Callable[[Item], Hashable | None]) -
     return list(groups.values())
 
 
-def attributed(a: RunLog, b: RunLog, *, of: Literal["clock", "loss"]) -> str:
-    """Return a phrase that attributes a ratio of the speed or the loss of two runs."""
+def attributed(
+    base: Sequence[RunLog], arm: Sequence[RunLog], *, of: Literal["clock", "loss"]
+) -> str:
+    """Return a phrase that attributes a ratio of the speed or the loss of two arms."""
+    a, b = base[0], arm[0]
     if a.config is None or b.config is None:
         return "configs unknown: the ratio cannot be attributed"
     found = [item for item in causes(differences(a, b), of=of) if item.name != "seed"]
-    is_apart = bool(nodes_of(a) and nodes_of(b)) and not nodes_of(a) & nodes_of(b)
-    if of == "clock" and is_apart:
-        names = ", ".join(["nodes", *(item.name for item in found)])
-        return f"nodes differ, too ({names}): not the effect of any one of them"
+    names = [item.name for item in found]
+    sides = [{nodes_of(log) for log in side} for side in (base, arm)]
+    is_apart = all(map(all, sides)) and not sides[0] & sides[1]
+    if of == "clock" and (is_apart or in_blocks(base, arm)):
+        other = "nodes" if is_apart else "times"
+        joined = ", ".join([other, *names])
+        return f"{other} differ, too ({joined}): not the effect of any one of them"
     if not found:
         return f"nothing known to affect the {of} differs"
     if len(found) == 1:
         return f"the effect of {found[0]}"
-    names = ", ".join(item.name for item in found)
-    return f"{len(found)} things differ ({names}): not the effect of any one of them"
+    joined = ", ".join(names)
+    return f"{len(found)} things differ ({joined}): not the effect of any one of them"

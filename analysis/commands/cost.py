@@ -19,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     put(rows, args)
     if unknown := [row["run"] for row in rows if row["gpu_hours"] is None]:
         of = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1} more"
-        remark([f"{of}: GPU-hours unknown: no start and end, or no number of GPUs, is recorded"])
+        remark([f"{of}: GPU-hours unknown: no GPU, or no start and end, is recorded"])
     remark(
         f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"
         for row in rows

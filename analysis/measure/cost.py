@@ -4,7 +4,7 @@ from typing import Any
 
 from analysis.gpus.energy import energy, slurm_kwh
 from analysis.measure.time_breakdown import time_breakdown
-from analysis.read.machine import gpu, ranks
+from analysis.read.machine import gpu, placement, ranks
 from analysis.read.run_log import RunLog
 
 
@@ -15,12 +15,15 @@ def cost_row(log: RunLog) -> dict[str, Any]:
     GPU time that the readings of energy cover.
     """
     breakdown, count, spent = time_breakdown(log), ranks(log.facts), energy(log)
+    model = gpu(log.facts)
+    if model is None and placement(log.facts):
+        count = None  # the ranks had no GPU
     allocated_s = breakdown.allocated_s if breakdown else 0.0
-    gpu_s = (count or 0) * allocated_s
+    gpu_s = breakdown.device_s if breakdown and count else None
     train_s = breakdown.seconds.get("train") if breakdown else None
     return {
         "run": log.name,
-        "gpu": gpu(log.facts),
+        "gpu": model,
         "gpus": count,
         "minutes": breakdown.wall_s / 60 if breakdown else None,
         "gpu_hours": gpu_s / 3600 if gpu_s else None,

@@ -14,6 +14,7 @@ from analysis.measure.rate import MeasuredRate, turn_rates
 from analysis.observations import (
     attributed,
     group_alike,
+    in_blocks,
     is_repeat,
     nodes_of,
     overlap,
@@ -28,6 +29,7 @@ from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_varia
 from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
+IN_BLOCKS = "all runs of one before those of the other"
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -107,6 +109,8 @@ def speed_contrast(
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
+    if in_blocks(*([run.log for run in one.runs] for one in (base, arm))):
+        found = replace(found, remarks=(*found.remarks, IN_BLOCKS))
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
@@ -244,4 +248,5 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
 
 def attribution(base: Arm, arm: Arm, *, of: Literal["clock", "loss"] = "clock") -> str:
     """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
-    return attributed(base.runs[0].log, arm.runs[0].log, of=of)
+    sides = [[run.log for run in one.runs] for one in (base, arm)]
+    return attributed(sides[0], sides[1], of=of)

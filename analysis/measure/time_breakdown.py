@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from runs.records import ends, starts, submissions
 
@@ -24,15 +25,17 @@ PARTS = (
 class TimeBreakdown:
     """Seconds by purpose; `began` (since 1970) and `wall_s` exclude the queue.
 
-    `setup` includes the start of the job if it is recorded. `train` excludes waits for data.
-    `lost` is training that a later attempt repeated, `between` the time between attempts, and
-    `other` the time that no clock of the run covers.
+    `device_s` are the seconds of each attempt times its ranks, None if these are not known. `setup`
+    includes the start of the job if it is recorded. `train` excludes waits for data. `lost` is
+    training that a later attempt repeated, `between` the time between attempts, and `other` the
+    time that no clock of the run covers.
     """
 
     began: float
     wall_s: float
     seconds: Mapping[str, float]
     steps: int
+    device_s: float | None
 
     @property
     def allocated_s(self) -> float:
@@ -52,12 +55,15 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     if not rows or not begun:
         return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
-    began, ended = float("inf"), float("-inf")
+    began, ended, device_s = float("inf"), float("-inf"), 0.0
     for number, start in sorted(begun.items()):
-        own = [row for row in rows if row["attempt"] == number]
+        own = sorted(
+            (row for row in rows if row["attempt"] == number), key=lambda row: int(row["step"])
+        )
         base = _row_before(rows, number, start.get("step", 0))
         begin = _clock_start(start["time"], own, base)
-        job_began, job_ended = log.allocated.get(number, (begin, None))
+        stay = log.stays.get(number)
+        job_began = stay.began if stay and stay.began is not None else begin
         seconds["setup"] += max(0.0, begin - job_began)
         begin = min(begin, job_began)
         if number > min(begun):
@@ -66,20 +72,26 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
         records = [*own, *_end_events(log, number)]
         for name in CLOCKED:
             seconds[name.removesuffix("_s")] += _increase(records, name, base.get(name, 0.0))
-        if (following := begun.get(number + 1)) is not None:
-            resumed = following.get("step", 0)
-            repeated = [row for row in own if row["step"] > resumed]
-            kept = _row_before(rows, number + 1, resumed)
-            seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
-        began = min(began, begin)
-        ended = max(ended, begin, *_end_times(log, own, number), job_ended or begin)
+        later = [event.get("step", 0) for after, event in begun.items() if after > number]
+        repeated = [row for row in own if later and row["step"] > min(later)]
+        kept = own[len(own) - len(repeated) - 1] if len(repeated) < len(own) else base
+        seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
+        job_ended = stay.ended if stay and stay.ended is not None else begin
+        end = max(begin, *_end_times(log, own, number), job_ended)
+        device_s += (end - begin) * ((stay and stay.ranks) or ranks(log.facts) or np.nan)
+        began, ended = min(began, begin), max(ended, end)
     seconds["train"] -= seconds["data"] + seconds["lost"]
     queued = [event["time"] for event in submissions(log.events)]
     seconds["queue"] = max(0.0, began - queued[0]) if queued else 0.0
     known = sum(value for name, value in seconds.items() if name != "queue")
     seconds["other"] = max(0.0, ended - began - known)
-    steps = int(log.step[-1]) if len(log) else 0
-    return TimeBreakdown(began=began, wall_s=ended - began, seconds=seconds, steps=steps)
+    return TimeBreakdown(
+        began=began,
+        wall_s=ended - began,
+        seconds=seconds,
+        steps=int(log.step[-1]) if len(log) else 0,
+        device_s=None if np.isnan(device_s) else device_s,
+    )
 
 
 def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
@@ -90,7 +102,10 @@ def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
     first, last = rows[0], rows[-1]
     began = float(log.column("time")[first])
     wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
-    return TimeBreakdown(began=began, wall_s=wall, seconds={}, steps=steps)
+    count = ranks(log.facts)
+    return TimeBreakdown(
+        began=began, wall_s=wall, seconds={}, steps=steps, device_s=count and count * wall
+    )
 
 
 def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:
@@ -130,7 +145,7 @@ def _all_rows(log: RunLog) -> list[dict[str, Any]]:
 def _row_before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> Mapping[str, Any]:
     """Return the newest row of earlier attempts up to a step: the clocks at a resume."""
     older = [row for row in rows if row["attempt"] < attempt and row["step"] <= step]
-    return max(older, key=lambda row: row["step"], default={})
+    return max(older, key=lambda row: (row["step"], row["attempt"]), default={})
 
 
 def _increase(rows: Iterable[Mapping[str, Any]], name: str, base: float) -> float:

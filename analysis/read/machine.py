@@ -28,7 +28,7 @@ def machine(facts: Mapping[str, Any]) -> dict[str, Any]:
         "gpu_memory_gb": _models(places, "gpu_memory_gb"),
         "power_limit_w": _models(places, "power_limit_w"),
         "cpu": _models(places, "cpu"),
-        "nodes": len({str(place["node"]) for place in places if place.get("node")}) or None,
+        "nodes": len(nodes(facts)) or None,
         "threads of all ranks": _threads(places),
         "code": _code(facts),
     }
@@ -39,6 +39,11 @@ def placement(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return one entry per rank, in order, if the manifest has them."""
     places = facts.get("placement")
     return [p for p in places if isinstance(p, dict)] if isinstance(places, list) else []
+
+
+def nodes(facts: Mapping[str, Any]) -> frozenset[str]:
+    """Return the nodes of the ranks, none if they are not known."""
+    return frozenset(str(place["node"]) for place in placement(facts) if place.get("node"))
 
 
 def ranks(facts: Mapping[str, Any]) -> int | None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.machine import machine
+from analysis.read.machine import machine, nodes, ranks
 from analysis.read.other_logs import read_file
-from analysis.read.run_log import Ints, RunLog
+from analysis.read.run_log import Ints, RunLog, Stay
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_bytes, read_lines
@@ -60,7 +60,7 @@ def read_ours(run: RunFolder) -> RunLog:
         evaluations=tuple(
             record | {"line": lines[id(record)]} for record in current if not _is_step(record)
         ),
-        allocated=_allocated(facts),
+        stays={entry["attempt"]: _stay(entry) for entry in facts},
         turns={entry["attempt"]: entry["turn"] for entry in facts if "turn" in entry},
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
         superseded=frozenset(superseded),
@@ -106,10 +106,10 @@ def _is_step(record: Record) -> bool:
     return "event" not in record and "train_s" in record
 
 
-def _allocated(facts: list[AttemptEntry]) -> dict[int, tuple[float, float | None]]:
-    """Return when the job of each attempt began and ended; None for an end that is not recorded."""
-    known = [entry for entry in facts if "began" in entry]
-    return {entry["attempt"]: (entry["began"], entry.get("ended")) for entry in known}
+def _stay(entry: AttemptEntry) -> Stay:
+    return Stay(
+        nodes=nodes(entry), ranks=ranks(entry), began=entry.get("began"), ended=entry.get("ended")
+    )
 
 
 def _columns(steps: Iterable[Record]) -> dict[str, Floats]:

@@ -35,6 +35,16 @@ def kept_with_log(function: Function) -> Function:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stay:
+    """Where and when the job of one attempt ran; None for what is not recorded."""
+
+    nodes: frozenset[str]
+    ranks: int | None
+    began: float | None
+    ended: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunLog:
     """One run: `n` rows in the order of steps, NaN for an absent value.
 
@@ -44,8 +54,8 @@ class RunLog:
     not known. `facts` describe the machine of the last attempt. `events` and `lost` are records;
     `lost` are steps that a resume repeated. `evaluations` are records with a step, a time and
     metrics. `superseded` are attempts on another machine than the last one, or with other keys
-    that affect the clock: they do not count for its rate. `allocated` is when the job of each
-    attempt began and ended, if the run records it. `turns` names the round of each attempt in an
+    that affect the clock: they do not count for its rate. `stays` are where and when each
+    attempt ran, if the run records it. `turns` names the round of each attempt in an
     interleaved study: runs that share a round took turns on the same nodes. `source` is the file of
     the lines, if it is not the usual one of the format. `uncertain` names quantities (`step`,
     `loss`, `time`, `printed`) that have two readings or no unit, with the reason: they are shown
@@ -65,7 +75,7 @@ class RunLog:
     events: tuple[Mapping[str, Any], ...] = ()
     lost: tuple[Mapping[str, Any], ...] = ()
     evaluations: tuple[Mapping[str, Any], ...] = ()
-    allocated: Mapping[int, tuple[float, float | None]] = field(default_factory=dict)
+    stays: Mapping[int, Stay] = field(default_factory=dict)
     turns: Mapping[int, str] = field(default_factory=dict)
     attempts: int = 1
     axis: str = "step"

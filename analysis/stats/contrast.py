@@ -226,13 +226,23 @@ def _by_repeats(
             mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
             n=min(map(len, here)),
         )  # fmt: skip
-    if min(map(len, where)) >= FEWEST:
-        logs = [np.array([_node_mean(s, node) for node in w]) for s, w in zip((base, arm), where,
-                strict=True)]  # fmt: skip
-        n = min(map(len, where))
-        return Contrast(mean=welch(logs[0], logs[1]), unit="repeat", n=n, is_claim=True,
+    groups = [_apart_from_each_other(side) for side in (base, arm)]
+    if min(map(len, groups)) >= FEWEST:
+        means = [np.array([_mean_log(group) for group in side]) for side in groups]
+        n = min(map(len, groups))
+        return Contrast(mean=welch(means[0], means[1]), unit="repeat", n=n, is_claim=True,
                         remarks=(NODES_DIFFER,))  # fmt: skip
     return _apart(_welch(base, arm, common))
+
+
+def _apart_from_each_other(arm: Sequence[Replicate]) -> list[list[Replicate]]:
+    """Return the runs of an arm in groups that have no node in common: a shared one is one fact."""
+    groups: list[list[Replicate]] = []
+    for run in arm:
+        joined = [group for group in groups if any(run.nodes & other.nodes for other in group)]
+        groups = [group for group in groups if group not in joined]
+        groups.append([run, *(other for group in joined for other in group)])
+    return groups
 
 
 def _apart(found: Contrast) -> Contrast:
@@ -290,9 +300,9 @@ def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
 
 
 def _with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
-    """Say that no node ran both arms, if that is known."""
-    nodes = [frozenset[str]().union(*(run.nodes for run in side)) for side in (base, arm)]
-    is_apart = all(nodes) and not nodes[0] & nodes[1]
+    """Say that no nodes ran both arms, if they are known."""
+    nodes = [{run.nodes for run in side} for side in (base, arm)]
+    is_apart = all(map(all, nodes)) and not nodes[0] & nodes[1]
     return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
 
 

@@ -1,0 +1,102 @@
+"""Nodes, times and order of the attempts of runs that are compared."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from analysis.measure.cost import cost_row
+from analysis.measure.rate import measure_rate
+from analysis.measure.speed import IN_BLOCKS, Arm, speed_contrast
+from analysis.measure.time_breakdown import time_breakdown
+from analysis.observations import attributed, in_blocks, nodes_of, overlap
+from analysis.read.run_folder import read_ours
+from analysis.read.run_log import RunLog, Stay
+from runs.folder import RunFolder
+from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> RunLog:
+    return read_ours(RunFolder(generate_run(tmp_path / "a", SyntheticRun(resume_at=150))))
+
+
+def stay(*nodes: str, began: float | None = START, ended: float | None = None) -> Stay:
+    return Stay(nodes=frozenset(nodes), ranks=1, began=began, ended=ended)
+
+
+def at(log: RunLog, *stays: Stay) -> RunLog:
+    return replace(log, name=f"{log.name}-{id(stays)}", stays=dict(enumerate(stays, start=1)))
+
+
+def test_a_run_that_moved_has_the_nodes_of_all_its_attempts_and_is_not_attributed(
+    log: RunLog,
+) -> None:
+    moved, stayed = at(log, stay("n9"), stay("n1")), at(log, stay("n1"), stay("n1"))
+    assert nodes_of(moved) == {"n9", "n1"}
+    assert "nodes differ, too" in attributed([stayed], [moved], of="clock")
+    assert attributed([stayed], [stayed], of="clock").startswith("nothing known")
+
+
+def test_runs_of_which_no_end_is_recorded_overlap_up_to_their_last_record(log: RunLog) -> None:
+    a, b = at(log, stay("n1")), at(log, stay("n1", began=START + 100))
+    assert "ran at once on n1" in (overlap([a, b]) or "")
+    late = float(log.column("time")[log.attempt == 1].max()) + 1
+    assert overlap([a, at(log, stay("n1", began=late))]) is None
+    # The second attempt ran elsewhere.
+    assert overlap([at(log, stay("n1", ended=START + 50), stay("n2")), b]) is None
+
+
+def test_arms_of_which_one_ran_before_the_other_are_not_attributed(log: RunLog) -> None:
+    sides = [
+        [at(log, stay("n1", began=start + 10 * n, ended=start + 10 * n + 9)) for n in range(3)]
+        for start in (0.0, 1000.0)
+    ]
+    assert in_blocks(*sides)
+    assert "times differ, too" in attributed(*sides, of="clock")
+    mixed = [sides[0][:2] + sides[1][:1], sides[1][1:] + sides[0][2:]]
+    assert not in_blocks(*mixed)
+    assert not in_blocks(sides[0][:1], sides[1][:1])
+    arms = [Arm(runs=tuple(measure_rate(one, clock="train") for one in side)) for side in sides]
+    assert IN_BLOCKS in speed_contrast(*arms).remarks
+
+
+def renumbered(folder: Path, **first: object) -> RunLog:
+    """Return a run whose second attempt is the third: the second one died before it started."""
+    records = (folder / "metrics.jsonl").read_text().replace('"attempt": 2', '"attempt": 3')
+    (folder / "metrics.jsonl").write_text(records)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["attempts"][0] |= first
+    manifest["attempts"][1]["attempt"] = 3
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return read_ours(RunFolder(folder))
+
+
+def test_an_attempt_that_never_started_hides_no_lost_work(tmp_path: Path, log: RunLog) -> None:
+    found = time_breakdown(renumbered(generate_run(tmp_path / "b", SyntheticRun(resume_at=150))))
+    whole = time_breakdown(log)
+    assert found
+    assert whole
+    assert found.seconds["lost"] == pytest.approx(whole.seconds["lost"])
+    assert whole.seconds["lost"] > 10
+
+
+def test_gpu_hours_count_the_ranks_of_each_attempt(tmp_path: Path, log: RunLog) -> None:
+    one = cost_row(log)["gpu_hours"]
+    eight = cost_row(
+        renumbered(
+            generate_run(tmp_path / "b", SyntheticRun(resume_at=150)),
+        )
+    )
+    assert eight["gpu_hours"] == pytest.approx(one)
+    truth = SyntheticRun(resume_at=100)
+    moved = cost_row(renumbered(generate_run(tmp_path / "c", truth), ranks=8))["gpu_hours"]
+    assert moved == pytest.approx(4.5 * one, rel=0.1)
+
+
+def test_a_run_without_a_gpu_costs_no_gpu_hours(tmp_path: Path) -> None:
+    folder = generate_run(tmp_path / "b", SyntheticRun(gpu=None))  # type: ignore[arg-type]
+    row = cost_row(read_ours(RunFolder(folder)))
+    assert (row["gpus"], row["gpu_hours"]) == (None, None)
+    assert row["minutes"] > 1
