@@ -152,7 +152,7 @@ def _through_bars(rows: Rows) -> Rows:
 
 def regularity(step: Floats) -> float:
     """Return the share of steps that rise by the commonest rise, of those that change."""
-    rises = np.diff(step)
+    rises = np.diff(step[np.isfinite(step)])
     rises = rises[rises != 0]
     if not len(rises):
         return 1.0
