@@ -11,9 +11,11 @@ import numpy as np
 from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
+from analysis.read.tar_archive import archive_of
 from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
+UNKNOWN_NODES = ", or of nodes, which are not recorded"
 
 
 def seed_of(log: RunLog) -> Any:
@@ -24,8 +26,14 @@ def seed_of(log: RunLog) -> Any:
 def nodes_of(log: RunLog) -> frozenset[str]:
     """Return the nodes of the attempts that count for a run's rate, none if they are not known."""
     counted = {*log.attempt.tolist()} - log.superseded
-    stays = [stay for number, stay in log.stays.items() if number in counted]
-    return frozenset[str]().union(*(stay.nodes for stay in stays)) or nodes(log.facts)
+    stays = [stay.nodes for number, stay in log.stays.items() if number in counted]
+    return _named_apart(log, frozenset[str]().union(*stays) or nodes(log.facts))
+
+
+def _named_apart(log: RunLog, found: frozenset[str]) -> frozenset[str]:
+    """Return nodes under names of their own for each archive, in which they are `node1`, ..."""
+    where = archive_of(log.path)
+    return found if where is None else frozenset(f"{node} in {where.name}" for node in found)
 
 
 @kept_with_log
@@ -82,7 +90,7 @@ def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
         recorded = [event["time"] for event in log.events if event.get("attempt") == number]
         recorded += times[(log.attempt == number) & np.isfinite(times)].tolist()
         ended = max(recorded, default=stay.began) if stay.ended is None else stay.ended
-        found.append((stay.nodes, stay.began, ended))
+        found.append((_named_apart(log, stay.nodes), stay.began, ended))
     return found
 
 
@@ -131,6 +139,7 @@ def attributed(
     if not found:
         return f"nothing known to affect the {of} differs"
     if len(found) == 1:
-        return f"the effect of {found[0]}"
+        unknown = of == "clock" and not all(map(all, sides))
+        return f"the effect of {found[0]}" + (UNKNOWN_NODES if unknown else "")
     joined = ", ".join(names)
     return f"{len(found)} things differ ({joined}): not the effect of any one of them"

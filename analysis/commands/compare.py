@@ -14,6 +14,7 @@ from analysis.study.compare import (
 from analysis.table import put, put_more, remark
 from analysis.verdict import ratio_text
 from configs.errors import Unreadable
+from configs.table import Row
 from configs.terminal import printable
 
 EXAMPLE = "ditbench compare logs/one-rank logs/two-ranks"
@@ -47,12 +48,15 @@ def run(args: argparse.Namespace) -> int:
         ]
         put(shown, args)
         if len(arms) <= MOST_ARMS:
-            lines = (f"{row['verdict']}. {_cause(row['differs'])}" for row in rows)
+            lines = map(_told, rows)
             print("\n" + "\n".join(map(printable, lines)))
         put_more(differ, args, title=f"what differs from {arms[0].name}:")
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
     return 0
 
 
-def _cause(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+def _told(row: Row) -> str:
+    """Return the verdict of a row, and the cause of a ratio."""
+    cause = row["differs"]
+    attributed = f" {cause[:1].upper()}{cause[1:]}." if row["word"] != "not compared" else ""
+    return f"{row['verdict']}.{attributed}"

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from analysis.measure.loss_curve import LossCurve, loss_curve, not_finite_from, 
 from analysis.measure.quality import why_other
 from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.run_log import RunLog
+from analysis.read.vocabulary import key_of
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
@@ -26,8 +27,14 @@ SEED_SCATTER = 0.02
 ROUNDING = 1e-6
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
-# Evaluations of which more is better.
-_HIGHER = ("accuracy", "recognised")
+# Words in the names of evaluations of which more, or less, is better.
+_HIGHER = frozenset(
+    ["accuracy", "acc", "acc1", "top1", "top5", "recognised", "precision", "recall", "f1", "auc",
+     "map", "iou", "miou", "dice", "psnr", "ssim", "clip", "bleu", "gain"]
+)  # fmt: skip
+_LOWER = frozenset(
+    ["loss", "error", "fid", "kid", "perplexity", "ppl", "mse", "rmse", "mae", "nll"]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +50,17 @@ class Compared:
         """The loss as a quantity of a contrast."""
         return Quantity(
             name=self.of.replace("_", " "),
-            better="higher" if self.of in _HIGHER else "lower",
+            better=_sense(self.of),
             margin=self.margin,
             seed_scatter=SEED_SCATTER,
         )
+
+
+def _sense(of: str) -> Literal["higher", "lower", "unknown"]:
+    words = {*key_of(of).split()}
+    if words & _HIGHER:
+        return "higher"
+    return "lower" if words & _LOWER else "unknown"
 
 
 def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared) -> Contrast:
@@ -55,6 +69,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
     point by point. The same loss has to hold in both halves of the range, too.
     """
+    base, arm, left = _without_early_failures(base, arm)
     if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
         return refused(why)
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
@@ -87,6 +102,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
     found = contrast(*replicates, steps=steps, of_loss=True)
+    found = replace(found, remarks=(*found.remarks, *left))
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
         end = (
             f"step {high:.6g}"
@@ -96,6 +112,21 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         remark = f"up to {end}, which all have"
         return replace(found, remarks=(*found.remarks, remark))
     return found
+
+
+def _without_early_failures(
+    base: Sequence[RunLog], arm: Sequence[RunLog]
+) -> tuple[Sequence[RunLog], Sequence[RunLog], list[str]]:
+    """Return both sides without repeats that failed in the first half, and a remark on each."""
+    longest = max((int(log.step[-1]) for log in (*base, *arm) if len(log)), default=0)
+
+    def is_early(log: RunLog) -> bool:
+        return log.state.is_failed and (not len(log) or 2 * int(log.step[-1]) < longest)
+
+    kept = [[log for log in side if not is_early(log)] or side for side in (base, arm)]
+    early = [log for side, own in zip((base, arm), kept, strict=True)
+             if len(own) < len(side) for log in side if is_early(log)]  # fmt: skip
+    return kept[0], kept[1], [f"without {log.name}, which failed early" for log in early]
 
 
 def _curve(log: RunLog, compared: Compared) -> LossCurve:

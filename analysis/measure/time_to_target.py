@@ -198,6 +198,12 @@ def times_to_target(
 
     The remarks name runs that are left out. Raise `Unreadable` for losses of other terms.
     """
+    for other in logs[1:]:
+        if why := why_unlike(logs[0], other, target.name):
+            raise Unreadable(
+                f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
+                "example FID, or validation_loss"
+            )
     span = smoothing_span(logs)
     found: list[tuple[RunLog, TimeToTarget | None]] = []
     remarks = []
@@ -206,12 +212,6 @@ def times_to_target(
             found.append((log, time_to_target(log, target, span=span)))
         except Unreadable as error:
             remarks.append(f"left out: {error}")
-    for other, _ in found[1:]:
-        if why := why_unlike(found[0][0], other, target.name):
-            raise Unreadable(
-                f"{found[0][0].name} and {other.name}: {why}; take a target in their images, for "
-                "example FID, or validation_loss"
-            )
     return found, remarks
 
 

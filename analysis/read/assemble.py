@@ -1,7 +1,7 @@
 """Turn rows into run logs: tell ranks, bars, epochs, attempts and runs apart."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.clock import timed
+from analysis.read.clock import median, timed
 from analysis.read.columns import Rows
 from analysis.read.run_log import Ints, RunLog
 from analysis.read.vocabulary import is_evaluation, is_mean, key_of
@@ -19,6 +19,12 @@ from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
 _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
+# With more than one of these a batch may be that of one of them.
+_OF_PARTS = frozenset(
+    ["world size", "num gpus", "n gpus", "gpus", "ngpu", "num devices", "devices", "num processes",
+     "grad accum", "grad accum steps", "gradient accumulation", "gradient accumulation steps",
+     "accum steps", "accumulation steps", "accumulate grad batches"]
+)  # fmt: skip
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
@@ -26,6 +32,8 @@ DISPLACED = 3
 REVERSED, SHUFFLED = 0.9, 0.2
 # Falls of a step beyond these, after which so few rows reach it again, are no resumes.
 MOST_RESUMES, SOON = 5, 3
+# Above this share of intervals with an evaluation none is left to time the training by.
+ALL_EVALUATED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +177,9 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     kept = np.flatnonzero(of)
     kept = kept[np.argsort(step[kept], kind="stable")]
     place = np.cumsum(np.diff(step[kept], prepend=-1) != 0) - 1
-    merged = rows.take(kept).merged(place)
+    taken = rows.take(kept)
+    merged = taken.merged(place)
+    merged, uncertain = _with_evaluated(merged, taken, place, is_main[kept])
     of = of[kept][np.append(np.diff(place) != 0, True)]
     remarks = []
     if found.begun:
@@ -185,11 +195,13 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if _are_mixed(step[main]):
         why = "may be of two programs that write to one file: steps fall and are back at once"
         mixed = dict.fromkeys(("step", "loss", "time"), why)
-    merged, uncertain = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
+    merged, doubts = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
     if is_mean(placed.loss_name) and placed.axis != "epoch":
         facts["mean_loss"] = placed.loss_name
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
+    merged, remark = _with_whole_batch(merged)
+    remarks += [remark] if remark else []
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:
@@ -201,10 +213,12 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     lost = int(np.isinf(merged["loss"]).sum())
     if lost and finite:
         remarks.append(f"{lost} of {lost + finite} losses are not finite")
-    uncertain |= {**placed.uncertain, **mixed}
+    uncertain |= {**doubts, **placed.uncertain, **mixed}
     printed = np.unique(np.stack([step, rows["loss"]])[:, np.isfinite(rows["loss"])], axis=1)
     if 2 * min(found.twice, printed.shape[1] - len(np.unique(printed[0]))) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"
+    if found.twice and _is_rounded(log.step):
+        uncertain.setdefault("step", "rounded to a few digits, not known exactly")
     at = log.step[np.isfinite(log.column("loss"))]
     if "bar_s" in rows and len(at) and at[-1] < log.step[-1]:
         remarks.append(f"the last loss is of step {at[-1]:,}; a later one may be in the bars")
@@ -219,6 +233,63 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             remarks=tuple(f"{name}: {remark}" for remark in remarks),
         )
     ]
+
+
+def _with_evaluated(
+    merged: Rows, rows: Rows, number: Ints, is_main: NDArray[np.bool_]
+) -> tuple[Rows, dict[str, str]]:
+    """Return merged rows with a count of evaluations that rises over each interval with one.
+
+    `number` [n] are the merged rows of `rows`. An evaluation in a record of its own is after or
+    before the training's of that step, by its place; another may be on either side of its row.
+    """
+    present = np.zeros(len(rows), dtype=bool)
+    for name in _of_evaluation(rows.columns):
+        present |= ~np.isnan(rows[name])
+    trained = np.full(len(merged), np.nan)
+    trained[number[is_main]] = rows["place"][is_main]
+    at = number[present]
+    is_after = rows["place"][present] > trained[at]
+    is_before = rows["place"][present] < trained[at]
+    counts = np.bincount(np.append(at[~is_after], at[~is_before] + 1), minlength=len(merged) + 1)
+    counts = counts[: len(merged)]
+    if not counts[1:].any():
+        return merged, {}
+    if (counts[1:] > 0).mean() > ALL_EVALUATED:
+        return merged, {"time": "every interval holds an evaluation: training alone is not timed"}
+    return merged.replace(evaluated=np.cumsum(counts, dtype=np.float64)), {}
+
+
+def _of_evaluation(names: Iterable[str]) -> list[str]:
+    """Return the names of metrics of an evaluation."""
+    return [
+        name
+        for name in names
+        if is_evaluation(name) and not name.endswith("_s") and "best" not in key_of(name).split()
+    ]
+
+
+def _is_rounded(step: Ints) -> bool:
+    """Whether the longest steps have so few digits that they rise by more: 980, 990, 1000, 1100."""
+    top = 10 ** (len(str(int(step.max(initial=0)))) - 1)
+    rises, longest = np.diff(step[step < top]), step[step >= top]
+    if len(rises) < 2 or len(longest) < 3:
+        return False
+    digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
+    return bool(np.median(rises) < 10 * top / 10**digits)
+
+
+def _with_whole_batch(rows: Rows) -> tuple[Rows, str | None]:
+    """Return rows with the batch of all ranks, or without one that may be a part, and a remark."""
+    columns = dict(rows.columns)
+    whole = columns.pop("global_batch", None)
+    parts = [name for name in columns if key_of(name) in _OF_PARTS and median(columns[name]) > 1]
+    remark = None
+    if whole is not None:
+        columns["batch"] = whole
+    elif parts and columns.pop("batch", None) is not None:
+        remark = f"the batch may be a part of the whole ({', '.join(parts)}): --set batch=N says it"
+    return Rows(columns), remark
 
 
 def _only(batch: Floats) -> int | None:

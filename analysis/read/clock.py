@@ -101,7 +101,7 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         return "printed_s", {}
     doubt = (
         f"a printed time may be that of a step or of {each:g} steps: read as neither; "
-        "--pattern with a group step_s, interval_s or elapsed_s says which"
+        "step_s, interval_s or elapsed_s in --columns or as a group of --pattern says which"
     )
     return "printed_s", {"time": doubt}
 

@@ -8,7 +8,7 @@ from configs.load import flatten
 # Facts of one attempt, which differ between any two runs.
 IDENTITY = frozenset([
     "attempt", "time", "began", "ended", "source", "command", "host", "slurm", "turn", "placement",
-    "commit", "dirty",
+    "commit", "dirty", "changes",
 ])  # fmt: skip
 # Facts that follow from the config and the number of ranks.
 DERIVED = frozenset([
@@ -70,7 +70,8 @@ def _code(facts: Mapping[str, Any]) -> str | None:
     commit = facts.get("commit")
     if not isinstance(commit, str):
         return None
-    return commit[:12] + (" with changes" if facts.get("dirty") else "")
+    changes = filter(None, ["with changes" if facts.get("dirty") else "", facts.get("changes")])
+    return " ".join([commit[:12], *changes])
 
 
 def _models(places: list[dict[str, Any]], name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def read_ours(run: RunFolder) -> RunLog:
         line=np.array([lines[id(record)] for record in steps], dtype=np.int64),
         values=_columns(steps),
         config=config,
-        facts=dict(facts[-1]) if facts else {},
+        facts=_last_facts(run, facts),
         events=tuple(record for record in records if "event" in record),
         lost=tuple(r for r in records if _is_step(r) and id(r) not in kept),
         evaluations=tuple(
@@ -104,6 +105,15 @@ def _clock_keys(run: RunFolder, number: int) -> dict[str, Any]:
 def _is_step(record: Record) -> bool:
     """Whether a record is a training step's, not an event or an evaluation."""
     return "event" not in record and "train_s" in record
+
+
+def _last_facts(run: RunFolder, facts: list[AttemptEntry]) -> dict[str, Any]:
+    """Return the facts of the last attempt, and a digest of the changes to its commit."""
+    if not facts:
+        return {}
+    patch = run.attempt(facts[-1]["attempt"]) / "code.patch"
+    changes = sha256(read_bytes(patch)).hexdigest()[:8] if patch.is_file() else None
+    return {**facts[-1], "changes": changes}
 
 
 def _stay(entry: AttemptEntry) -> Stay:

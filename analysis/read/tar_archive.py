@@ -25,6 +25,12 @@ def as_named(text: str) -> str:
     return text
 
 
+def archive_of(path: Path) -> Path | None:
+    """Return the archive that a path was unpacked from, None for any other path."""
+    found = (archive for folder, archive in _ARCHIVES.items() if path.is_relative_to(folder))
+    return next(map(Path, found), None)
+
+
 def in_archive(path: Path) -> Path:
     """Return the unpacked file or folder of `a.tar.xz/cells/x`; any other path as it is."""
     found = (one for one in (path, *path.parents) if one.name.endswith(ENDINGS) and one.is_file())

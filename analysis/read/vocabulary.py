@@ -20,7 +20,8 @@ ALIASES = {
     "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),
     "images": ("images", "samples count", "samples", "samples seen", "images seen", "cur nimg"),
     "tokens": ("tokens", "tokens seen", "total tokens", "num tokens", "throughput total tokens"),
-    "batch": ("global batch", "global batch size", "total batch size", "batch size", "batch"),
+    "global_batch": ("global batch", "global batch size", "total batch size"),
+    "batch": ("batch size", "batch"),
     "time": ("timestamp", "_timestamp", "date", "datetime"),
     "duration_s": ("time", "wall time", "walltime"),
     "train_s": ("train s",),
@@ -89,6 +90,10 @@ EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluating", "validating", "heldout"]
 )  # fmt: skip
+# Columns whose text says whether a row is of the training or of an evaluation.
+_PHASES = frozenset(
+    ["split", "mode", "phase", "stage", "set", "subset", "partition", "type", "kind", "event"]
+)
 # With one of these a name with a loss is of a setting.
 _NO_LOSS = frozenset(
     ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
@@ -137,8 +142,9 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
     elif not unit and re.search(r"\(ms\)|^ms ", key):
         unit = "ms"
     seconds, multiple = _DURATIONS.get(unit, 1.0), _MULTIPLES.get(unit, 1.0)
+    share = 0.01 if unit == "%" and is_loss(name) else 1.0
     if is_evaluation(name):
-        return "", seconds
+        return "", seconds * share
     for column, rate in _RATES:
         if rate.search(key) or ("/" in unit and rate.search(f"{key} {key_of(unit)}")):
             is_time = column in ("step_s", "epoch_s")
@@ -150,12 +156,12 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
     if key.endswith("kimg"):
         return "images", 1e3
     if column:
-        return column, multiple
+        return column, multiple * share
     is_time = bool(_TIMES.search(key)) or (not key and unit in _DURATIONS and unit != "")
     if is_time and not _NO_CLOCK.search(key):
         return "duration_s", seconds
     counted = _known(unit.strip("- "))[0]
-    return (counted, 1.0) if counted in ("step", "epoch") else ("", 1.0)
+    return (counted, 1.0) if counted in ("step", "epoch") else ("", share)
 
 
 def tells_unit(name: str, unit: str = "") -> bool:
@@ -175,6 +181,17 @@ def unit_factor(name: str) -> float:
 def preference(name: str) -> int:
     """Return the rank of a name among those of its column; the lowest is taken."""
     return _known(key_of(name))[1]
+
+
+def names_evaluation(name: str, text: str) -> bool:
+    """Whether a text in a column says that its row is of an evaluation: `split` is `val`."""
+    return key_of(name) in _PHASES and is_evaluation(text[:40])
+
+
+def takes_phase(name: str) -> bool:
+    """Whether a value of an evaluation's row is a result of it, and no place or time."""
+    column = meaning(name)[0]
+    return column == "loss" or (column not in ALIASES and not column.endswith("_s"))
 
 
 def is_evaluation(name: str) -> bool:

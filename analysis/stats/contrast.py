@@ -25,6 +25,7 @@ Unit = Literal["round", "pass", "repeat", "seed", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
 NODES_DIFFER = "nodes differ"
+NODES_UNKNOWN = "on nodes that are not recorded"
 ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
 RUN_SCATTER = 0.02
@@ -42,7 +43,7 @@ class Quantity:
     """
 
     name: str
-    better: Literal["higher", "lower"]
+    better: Literal["higher", "lower", "unknown"]
     margin: float
     seed_scatter: float = 0.0
 
@@ -50,6 +51,8 @@ class Quantity:
         """Return the word for an arm whose log ratio to the base differs from 0."""
         if self.name.startswith("speed"):
             return "faster" if log > 0 else "slower"
+        if self.better == "unknown":
+            return "different"
         return "better" if (log > 0) == (self.better == "higher") else "worse"
 
 
@@ -207,7 +210,9 @@ def _by_repeats(
     where = [{run.nodes for run in side} for side in (base, arm)]
     is_known = all(nodes for side in where for nodes in side)
     shared = where[0] & where[1]
-    if not is_known or (where[0] == where[1] and len(shared) == 1):
+    if not is_known:
+        return replace(_welch(base, arm, common), remarks=(NODES_UNKNOWN,))
+    if where[0] == where[1] and len(shared) == 1:
         return _welch(base, arm, common)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]

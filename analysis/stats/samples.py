@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
 from scipy.special import fdtrc
 
 from analysis.stats.intervals import Floats
@@ -22,13 +23,15 @@ def one_sample(logs: Floats) -> Mean:
 def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
     """Return the difference of the means of two samples of unlike variance (Welch 1947).
 
-    Each variance is drawn towards the `common` one, as far as cells scatter alike.
+    Each variance is drawn towards the `common` one, as far as cells scatter alike, unless it is too
+    large to be one of them.
     """
-    common = common or CommonVariance()
-    parts = [
-        float(common.moderated(side.var(ddof=1), len(side))) / len(side) for side in (below, above)
-    ]
-    known = [common.freedom + len(side) - 1 for side in (below, above)]
+    parts, known = list[float](), list[float]()
+    for side in (below, above):
+        n, variance = len(side), float(side.var(ddof=1))
+        lent = common if common and common.is_common_to(variance, n) else CommonVariance()
+        parts.append(float(lent.moderated(np.array(variance), n)) / n)
+        known.append(lent.freedom + n - 1)
     return satterthwaite(float(above.mean() - below.mean()), parts, known)
 
 

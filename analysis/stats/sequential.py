@@ -18,6 +18,8 @@ from scipy.special import chdtri, polygamma, psi, stdtrit
 from analysis.stats.intervals import Estimate, Floats
 
 ERROR = 0.05
+# An arm that scatters more than this share of cells would by chance stands for itself.
+UNLIKE = 0.1
 # The chance of better luck than `is_in_reach` takes the rest of a study to have.
 LUCK = 0.1
 # The cells of a study count at most as much as so many repeats of the cell itself, so that a cell
@@ -48,6 +50,11 @@ class CommonVariance:
 
     value: float = 0.0
     freedom: float = 0.0
+
+    def is_common_to(self, variance: float, repeats: int) -> bool:
+        """Whether the variance of an arm after `repeats` may be this one, by a chi-square test."""
+        own = repeats - 1
+        return own * variance <= float(chdtri(own, UNLIKE)) * self.value
 
     def moderated(self, variances: Floats, repeats: int) -> Floats:
         """Return the variances of arms after `repeats`, drawn towards this one."""

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from analysis.__main__ import main
 from analysis.measure.cost import cost_row
+from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate
 from analysis.measure.speed import IN_BLOCKS, Arm, speed_contrast
 from analysis.measure.time_breakdown import time_breakdown
-from analysis.observations import attributed, in_blocks, nodes_of, overlap
+from analysis.observations import attributed, in_blocks, is_repeat, nodes_of, overlap
+from analysis.read.find import read_logs
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog, Stay
 from runs.folder import RunFolder
@@ -100,3 +103,37 @@ def test_a_run_without_a_gpu_costs_no_gpu_hours(tmp_path: Path) -> None:
     row = cost_row(read_ours(RunFolder(folder)))
     assert (row["gpus"], row["gpu_hours"]) == (None, None)
     assert row["minutes"] > 1
+
+
+def test_nodes_of_two_archives_are_not_the_same(tmp_path: Path) -> None:
+    for name in "ab":
+        folder = tmp_path / name
+        generate_run(folder / "run", SyntheticRun())
+        assert main(["archive", str(folder), "--out", f"{folder}.tar.xz"]) == 0
+    one, other = read_logs([f"{tmp_path}/a.tar.xz", f"{tmp_path}/b.tar.xz"])
+    assert {node.partition(" ")[2] for node in nodes_of(one)} == {"in a.tar.xz"}
+    assert not nodes_of(one) & nodes_of(other)
+
+
+def test_other_uncommitted_changes_are_other_code(tmp_path: Path) -> None:
+    logs = []
+    for name in ("a", "b"):
+        folder = generate_run(tmp_path / name, SyntheticRun(facts={"dirty": True}))
+        (folder / "attempts" / "001" / "code.patch").write_text(name)
+        logs.append(read_ours(RunFolder(folder)))
+    assert "code" in attributed(logs[:1], logs[1:], of="clock")
+    assert not is_repeat(*logs)
+
+
+def test_a_repeat_that_failed_early_does_not_cut_the_range_of_all(tmp_path: Path) -> None:
+    logs = [
+        read_ours(RunFolder(generate_run(tmp_path / str(seed), SyntheticRun(seed=seed))))
+        for seed in range(6)
+    ]
+    failed = tmp_path / "failed"
+    generate_run(failed, SyntheticRun(seed=7))
+    lines = (failed / "metrics.jsonl").read_text().splitlines()
+    end = json.loads(lines[20]) | {"event": "failed", "reason": "oom"}
+    (failed / "metrics.jsonl").write_text("\n".join([*lines[:20], json.dumps(end)]) + "\n")
+    found = loss_contrast([*logs[:3], read_ours(RunFolder(failed))], logs[3:], Compared())
+    assert found.remarks == ("without failed, which failed early",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from dataclasses import dataclass
@@ -60,7 +61,9 @@ class Project:
         lines = self.ditbench("submit", *words, folder=folder).splitlines()
         found = dict(line.split(": ", 1) for line in lines)
         path = found.get("run") or found["study"]
-        return RunFolder(Path(path)), (found.get("job") or found["jobs"]).split(", ")
+        # The jobs of a study have ids in a row: `jobs: 7 to 9 (3 runs)`.
+        ids = re.findall(r"\d+", (found.get("job") or found["jobs"]).partition(" (")[0])
+        return RunFolder(Path(path)), [str(n) for n in range(int(ids[0]), int(ids[-1]) + 1)]
 
 
 def make_project(cluster: Cluster, folder: Path) -> Project:

@@ -193,28 +193,6 @@ def test_a_damaged_checkpoint_costs_at_most_the_interval_before_it(
     expect_same_curve(run, reference)
 
 
-@pytest.mark.long
-def test_a_time_limit_and_a_scancel_lose_no_step(
-    jobs: Jobs, ranks: int, reference: RunFolder
-) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS, flags=FLAGS[ranks])
-    run = jobs.at_step(job, 30)
-    jobs.cluster.warn(job)
-    assert resume(jobs, job, run).lost == 0
-    again = jobs.submit(run.path, "train.steps=1000000", flags=FLAGS[ranks])
-    further = max(losses(run)) + 20
-    wait_until(lambda: max(losses(run)) >= further, timeout=90, what=f"step {further}")
-    jobs.cluster.cancel(again)
-    wait_until(lambda: events(run)[-1] == "stopped", timeout=60)
-    jobs.cluster.wait(again, timeout=60)
-    reached = max(losses(run))
-    last = jobs.submit(run.path, f"train.steps={reached + 20}", flags=FLAGS[ranks])
-    jobs.cluster.wait(last, timeout=120)
-    starts = [r["step"] for r in run.records() if r.get("event") == "started"]
-    assert starts[-1] == reached
-    expect_same_curve(run, reference)
-
-
 @pytest.fixture
 def small_disk() -> Iterator[Callable[[Path, int], None]]:
     """Return a function that mounts a file system of a given size over a folder."""

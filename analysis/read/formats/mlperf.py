@@ -134,7 +134,7 @@ def on_one_axis(rows: Rows) -> Placed:
     `eval_stop` are pauses.
     """
     rows = rows.replace(eval_s=_pauses(rows))
-    batch = next(iter(rows["batch"][~np.isnan(rows["batch"])].tolist()), None)
+    batch = next(iter(rows["global_batch"][~np.isnan(rows["global_batch"])].tolist()), None)
     has_place = ~np.all([np.isnan(rows[axis]) for axis in _AXES.values()], axis=0)
     training, evaluated = (
         rows.take(has_place & (rows[kind] > 0)) for kind in ("is_training", "is_evaluation")

@@ -8,7 +8,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,28 +21,51 @@ from analysis.read.columns import Cells, Rows, losses_by_other_names
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
-from analysis.read.text.values import STAMP, clock_s, moments, number
-from analysis.read.vocabulary import meaning, tells_unit, unit_factor
+from analysis.read.text.values import (
+    STAMP,
+    clock_s,
+    has_decimal_commas,
+    moments,
+    number,
+    with_points,
+)
+from analysis.read.vocabulary import meaning, names_evaluation, takes_phase, tells_unit, unit_factor
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
 MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
+# The first bytes, by which a file's sign of decimals is known.
+START = 1 << 18
+_QUOTED = re.compile(r'"([-+]?\d[\d.,]*)"')
 _TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
-AXES = frozenset(["step", "images", "epoch"])
+AXES = ("step", "images", "epoch")
+# Columns that a doubt is about, and the quantity that it makes uncertain.
+QUANTITIES = {
+    "step": "step", "loss": "loss", "time": "time", "duration_s": "time", "elapsed_s": "time",
+    "step_s": "printed", "steps_per_s": "printed",
+}  # fmt: skip
 
 
-def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
-    """Return the entries that are numbers, numbers in quotes, durations or time stamps."""
-    found = {}
+def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[str, float]:
+    """Return the entries that are numbers, numbers in quotes, durations or time stamps.
+
+    With `has_commas` decimals stand behind commas. A text such as `val` in a column such as `split`
+    is put before the names of results.
+    """
+    found, phase = {}, ""
     for name, value in values.items():
         if type(value) is float or type(value) is int:
             # JSON's and Python's NaN are printed values that are not finite.
             found[name] = float(value) if abs(value) < 1e300 else math.inf
         elif isinstance(value, str) and value.strip():
             text = value.strip()
-            printed = number(text)
+            printed = number(with_points(text) if has_commas else text)
+            if text.endswith("%"):
+                printed *= meaning(str(name), "%")[1]
+            if names_evaluation(str(name), text):
+                phase = text
             is_time = meaning(str(name))[0] in ("time", "duration_s")
             if math.isnan(printed) and is_time and _TIME_OF_DAY.fullmatch(text):
                 found["day_s"] = clock_s(text)
@@ -52,6 +76,8 @@ def as_numbers(values: Mapping[Any, Any]) -> dict[str, float]:
                 printed = clock_s(text)
             if not math.isnan(printed):
                 found[name] = printed
+    if phase:
+        return {f"{phase}/{name}" if takes_phase(name) else name: n for name, n in found.items()}
     return found
 
 
@@ -62,10 +88,12 @@ def logs_of(
     name: str,
     kind: str,
     columns: Mapping[str, str] = NO_COLUMNS,
+    rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the run of (line, numbers by name) rows; none if no row has a step and a number.
 
-    `columns` are the names that a user gave: those of the file by ours.
+    `columns` are the names that a user gave: those of the file by ours. `rounded` are the names of
+    those that are printed with a few digits, `1.58e+04`.
     """
     cells, lines = Cells(), list[int]()
     for line, values in rows:
@@ -77,16 +105,22 @@ def logs_of(
             unit = unit_factor(own) if column.endswith("_s") else 1.0
             factor = 1 / unit if "_per_" in column else unit
             cells.found[column] = at, [factor * number for number in read]
-    return log_of_cells(cells, lines, path=path, name=name, kind=kind)
+            rounded = [column if name == own else name for name in rounded]
+    return log_of_cells(cells, lines, path=path, name=name, kind=kind, rounded=rounded)
 
 
 def log_of_cells(
-    cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
+    cells: Cells,
+    lines: Sequence[int],
+    *,
+    path: Path,
+    name: str,
+    kind: str,
+    rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
-    columns = cells.columns(len(lines))
-    without_unit = {own for own, foreign in cells.names().items() if not tells_unit(foreign)}
-    if columns.keys().isdisjoint(AXES):
+    columns, names = cells.columns(len(lines)), cells.names()
+    if names.keys().isdisjoint(AXES):
         return []
     if "time" not in columns and median(columns.get("duration_s")) >= EPOCH_TIMES:
         columns["time"] = columns.pop("duration_s")
@@ -96,12 +130,19 @@ def log_of_cells(
     placed = on_axis(Rows(columns))
     assert placed is not None
     rows, axis, uncertain = placed
+    uncertain |= {"loss": doubt} if doubt else {}
+    for own, quantity in QUANTITIES.items():
+        if own in names and (other := cells.alike(own, names[own])) is not None:
+            shown = f"{names[own].strip()!r} and {other.strip()!r}"
+            uncertain[quantity] = f"two readings: {shown}; the first is shown"
+    if names.get(next(own for own in AXES if own in names)) in rounded:
+        uncertain["step"] = "rounded to a few digits, not known exactly"
     found = Placed(
         rows=rows,
         axis=axis,
-        uncertain=uncertain | ({"loss": doubt} if doubt else {}),
-        without_unit=frozenset(without_unit),
-        loss_name=cells.names().get("loss", ""),
+        uncertain=uncertain,
+        without_unit=frozenset(own for own, foreign in names.items() if not tells_unit(foreign)),
+        loss_name=names.get("loss", ""),
     )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
 
@@ -119,7 +160,9 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
         if path.suffix == ".jsonl" or is_state:
             raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
         return None
-    found, kind = list(_json_lines(text)), "JSON lines"
+    start = " ".join(_QUOTED.findall(text[:START].decode("utf-8", "replace")))
+    has_commas = has_decimal_commas(start)
+    found, kind = list(_json_lines(text, has_commas)), "JSON lines"
     if len(found) < 2:
         tree = _json(text)
         if tree is None and not is_state:
@@ -129,7 +172,8 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
             if tree is None or not isinstance(tree["log_history"], list):
                 raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
             records, kind = tree["log_history"], "HF Trainer"
-        found = list(enumerate(map(_flat, records), start=1))
+        flat = (_flat(record, has_commas=has_commas) for record in records)
+        found = list(enumerate(flat, start=1))
     return logs_of(found, path=path, name=name, kind=kind, columns=columns)
 
 
@@ -141,27 +185,29 @@ def _json(text: bytes) -> Any:
         return None
 
 
-def _json_lines(text: bytes) -> Iterator[tuple[int, dict[str, float]]]:
+def _json_lines(text: bytes, has_commas: bool) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield the records of JSON lines; nothing if the first line is not a whole object."""
     for line, part in enumerate(text.split(b"\n"), start=1):
         record = _json(part) if part.strip() else None
         if isinstance(record, dict):
-            yield line, _flat(record)
+            yield line, _flat(record, has_commas=has_commas)
         elif line == 1 and part.strip():
             return
 
 
-def _flat(record: Any, prefix: str = "") -> dict[str, float]:
+def _flat(record: Any, *, has_commas: bool = False) -> dict[str, float]:
     """Return the numbers of a record; of a nested object its mean, or names joined by `/`."""
     if not isinstance(record, dict):
         return {}
-    found = as_numbers({f"{prefix}{name}": value for name, value in record.items()})
+    named: dict[str, Any] = {}
     for name, value in record.items():
-        if isinstance(value, dict) and not prefix:
-            inner = _flat(value, f"{name}/")
-            mean = inner.get(f"{name}/mean")
-            found |= inner if mean is None else {str(name): mean}
-    return found
+        if not isinstance(value, dict):
+            named[name] = value
+        elif type(value.get("mean")) in (int, float):
+            named[name] = value["mean"]
+        else:
+            named |= {f"{name}/{inner}": one for inner, one in value.items()}
+    return as_numbers(named, has_commas=has_commas)
 
 
 def _records(tree: Any) -> list[Any]:
@@ -194,15 +240,33 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
     """Return the runs in a table; a header that returns in the middle changes the columns."""
     rows: list[tuple[int, dict[str, float]]] = []
-    head: list[str] = []
+    head, rounded = list[str](), set[str]()
+    with open_bytes(path) as file:
+        start = file.read(START).decode("utf-8", "replace")
+    if delimiter == ",":
+        # Only a number in quotes may have a comma.
+        start = " ".join(_QUOTED.findall(start))
+    has_commas = has_decimal_commas(start) or (delimiter == ";" and "." not in start)
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
             if _is_header(cells, columns):
-                head = [cell.strip() for cell in cells[:MOST_CELLS]]
+                head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
                 continue
-            rows.append((line, as_numbers(dict(zip(head, cells, strict=False)))))
-    return logs_of(rows, path=path, name=name, kind="csv", columns=columns)
+            named = dict(zip(head, cells, strict=False))
+            rounded.update(name for name, cell in named.items() if "e+" in cell)
+            rows.append((line, as_numbers(named, has_commas=has_commas)))
+    return logs_of(rows, path=path, name=name, kind="csv", columns=columns, rounded=rounded)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names with a blank for each time that they stood before."""
+    before = Counter[str]()
+    found = []
+    for name in names:
+        found.append(name + " " * before[name])
+        before[name] += 1
+    return found
 
 
 def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -122,7 +122,8 @@ def axis_of(kind: Kind, key: str) -> str:
 
 def _counts_samples(values: Floats, spacing: float) -> bool:
     """Whether a count rises by batches: 16, 1616, 3216 of 5011, or 640, 1280 of 60000."""
-    begins = 1 < values.min() < spacing and spacing % values.min() == 0
+    begins = bool(1 < values.min() < spacing and spacing % values.min() == 0)
     # People have every 10th, 50th or 250th step printed.
     is_round = f"{spacing:.0f}".rstrip("0") in ("1", "2", "25", "3", "4", "5", "6", "8")
-    return begins or (spacing >= LEAST_BATCH and not is_round)
+    is_multiple = bool((np.mod(values, spacing) == 0).mean() > STEADY)
+    return begins or (spacing >= LEAST_BATCH and is_multiple and not is_round)

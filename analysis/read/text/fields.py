@@ -5,7 +5,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from analysis.read.text.values import STAMP
-from analysis.read.vocabulary import ALIASES, EVALUATION, is_evaluation, key_of, meaning
+from analysis.read.vocabulary import (
+    EVALUATION,
+    is_evaluation,
+    key_of,
+    meaning,
+    takes_phase,
+)
 
 LONGEST_LINE, MOST_FIELDS, HEAD = 8000, 200, 100
 # The key of the field by which a kind of line is known as a bar.
@@ -189,7 +195,7 @@ def _values(line: str) -> tuple[list[Field], str]:
         if match["total"] and (own := _QUALIFIER.fullmatch(name)):
             # `[ Valid | 7/99 ] loss = 2`: the number counts, and what follows is of the phase.
             phase = "" if own[1] else name.lower()
-        elif phase and not is_evaluation(name) and _takes_phase(name):
+        elif phase and not is_evaluation(name) and takes_phase(name):
             name = f"{phase} {name}"
         form = "clock" if match["clock"] else "number"
         found.append(
@@ -245,8 +251,3 @@ def _is_shared(name: str) -> bool:
     return meaning(name)[0] in (
         "loss", "lr", "batch", "images", "tokens", "duration_s", "time", "grad_norm"
     )  # fmt: skip
-
-
-def _takes_phase(name: str) -> bool:
-    column = meaning(name)[0]
-    return column == "loss" or (column not in ALIASES and not column.endswith("_s"))

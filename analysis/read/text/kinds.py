@@ -6,7 +6,7 @@ values are named once; shapes with the same names are one kind.
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,7 +22,14 @@ from analysis.read.text.fields import (
     named_by_header,
 )
 from analysis.read.text.pieces import Piece
-from analysis.read.text.values import clocks, likelier, moments, numbers
+from analysis.read.text.values import (
+    clocks,
+    has_decimal_commas,
+    likelier,
+    moments,
+    numbers,
+    with_points,
+)
 from analysis.read.vocabulary import is_loss
 from analysis.stats.intervals import Floats
 
@@ -31,6 +38,7 @@ MOST_SHAPES, MOST_KINDS = 20_000, 40
 EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
+_THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
 _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
 _DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
@@ -43,7 +51,8 @@ class Kind:
     """Lines with the same fields: `rows` has a column for each field, by its key.
 
     The total of a field is the column `KEY/of`. `decimals` are fields with a value that has a
-    fraction, `rounded` those with one of a few digits, `1.58e+04`. `sample` is a line of the kind.
+    fraction, `rounded` those with one of a few digits, `1.58e+04`, `with_commas` those that always
+    have a comma that may be of thousands or of decimals. `sample` is a line of the kind.
     """
 
     head: str
@@ -53,6 +62,7 @@ class Kind:
     rows: Rows = field(default_factory=lambda: Rows({}))
     decimals: set[str] = field(default_factory=set)
     rounded: set[str] = field(default_factory=set)
+    with_commas: set[str] = field(default_factory=set)
     count: int = 0
 
     def is_one_with(self, other: "Kind") -> bool:
@@ -94,14 +104,19 @@ class Shape:
         self.cells: list[_Cell] = []
         self.decimals: set[str] = set()
         self.rounded: set[str] = set()
+        self.with_commas: set[str] = set()
         self.parts: list[Rows] = []
         found, self.head = fields_of(self.sample)
         for one in named_by_header(found, self.sample, header):
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
-            cell = self._cell(key, one.form, one.place)
-            if cell is None or key in self.fields:
+            is_again = key in self.fields
+            cell = self._cell(f"{key}/again" if is_again else key, one.form, one.place)
+            if cell is None:
+                continue
+            if is_again:
+                self.cells += [cell] if is_loss(one.name) else []
                 continue
             self.fields[key] = one
             total = one.total and self._cell(f"{key}/of", "number", one.total)
@@ -161,6 +176,8 @@ class Shape:
         joined = " ".join(texts)
         if "_" in joined or "'" in joined:
             texts = tuple(text.replace("_", "").replace("'", "") for text in texts)
+        if "," in joined and all(map(_THOUSANDS_OR_DECIMALS.fullmatch, texts)):
+            self.with_commas.add(cell.column)
         if "e+" in joined:
             self.rounded.add(cell.column)
         elif "." in joined or "e-" in joined:
@@ -192,7 +209,11 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
     """
     text = Text()
     shapes: dict[tuple[str, ...], Shape] = {}
+    has_commas = False
     for piece in pieces:
+        has_commas = has_commas or ("," in piece.text and has_decimal_commas(piece.text))
+        if has_commas:
+            piece = replace(piece, text=with_points(piece.text))
         _read_piece(piece, shapes, text)
         text.lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
     kinds: dict[tuple[str, ...], Kind] = {}
@@ -280,6 +301,7 @@ def _filled(kind: Kind) -> Kind:
     kind.rows = rows
     kind.decimals = set().union(*(shape.decimals for shape in kind.shapes))
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
+    kind.with_commas = set().union(*(shape.with_commas for shape in kind.shapes))
     return kind
 
 

@@ -18,7 +18,6 @@ from analysis.stats.intervals import Floats
 LEAST_APART = 0.9
 # Records every k steps are at shares of the whole that differ by less.
 EVEN = 0.01
-EVALUATES = "every interval holds an evaluation: training alone is not timed"
 _CLOCKS = frozenset(
     ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
 )
@@ -127,14 +126,6 @@ def _uncertain(rows: Rows, axis: str, candidate: Candidate) -> dict[str, str]:
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
     if is_rate_of_tokens and candidate.name == "key: value":
         found["printed"] = "the log does not say whether its tokens/s are of one device or of all"
-    if axis == "step" and "evaluated" in rows:
-        counts = np.diff(rows["evaluated"][~np.isnan(rows["loss"])])
-        if len(counts) and (counts > 0).mean() > 0.9 and "time" in rows:
-            found["time"] = EVALUATES
-    elif axis == "epoch" and any(
-        is_evaluation(name) and np.isfinite(rows[name]).mean() > 0.5 for name in rows.columns
-    ):
-        found["time"] = EVALUATES
     return found
 
 
@@ -142,7 +133,6 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
     """Return rows with those of the lines beside them, each at the step that it belongs to."""
     parts, of = [rows], [np.arange(len(rows))]
     has_loss = "loss" in rows
-    marks = np.zeros(len(rows))
     for side, other in sides:
         if not len(rows):
             continue
@@ -166,13 +156,9 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
             place = place + 1
         inside = (place >= 0) & (place < len(rows))
         at = np.clip(place, 0, len(rows) - 1)
-        if side.has_evaluation:
-            marks += np.bincount(np.clip(place + 1, 0, len(rows)), minlength=len(rows) + 1)[:-1]
         columns = {name: other[name] for name in kept} | {"step": rows["step"][at]}
         parts.append(Rows(columns).take(inside))
         of.append(at[inside])
-    if marks.any() and axis == "step":
-        parts[0] = rows.replace(evaluated=np.cumsum(marks))
     whole = join(parts)
     if "loss" not in whole and len(rows):
         # Nothing tells the rows of a training apart from those beside: each record is one.

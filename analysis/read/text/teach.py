@@ -66,7 +66,7 @@ def _pattern(kind: Kind, step: str) -> str:
     is_epoch = meaning(count.name, count.unit)[0] == "epoch" or after or is_table
     groups = {step: rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)"}
     if loss is not None:
-        groups[loss] = r"(?P<loss>[-+.\deEnaif]+)"
+        groups[loss] = r"(?P<loss>[-+.,\deEnaif]+)"
     text = ""
     for key, one in kind.fields.items():
         if key in groups:

@@ -33,15 +33,20 @@ _CLOCK = re.compile(
     r"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
     r"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,3})m(?:in)?)? ?(?:(\d{1,2}(?:\.\d+)?)s(?:ec)?)?"
 )
+# A comma of decimals, for certain: `0,297`, `2,5`, `2,0348`; `2,035` may be thousands.
+_DECIMALS = re.compile(r"^[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?$", re.MULTILINE)
+_WITH_COMMA = re.compile(r"(?<![\w.,\[(/-])(?<!\d:)([-+]?\d{1,3}),(\d+)(?![\d.,:\])])")
+_WITH_POINT = re.compile(r"(?<![\w.,:/-])[-+]?\d+\.\d+(?![\d.,:])")
 # The year of a stamp without one. Differences are right except across a new year.
 YEAR = 1972
 HALF_DAY_S = 43_200.0
 
 
 def number(text: str) -> float:
-    """Return a printed number (`1,710`, `23.5%`, `1e-4`): NaN if it is none, inf if not finite."""
+    """Return a printed number (`1,710`, `0,5`, `23.5%`): NaN if it is none, inf if not finite."""
+    text = text.rstrip("%.,")
     try:
-        found = float(text.replace(",", "").rstrip("%."))
+        found = float(text.replace(",", "." if _DECIMALS.match(text) else ""))
     except ValueError:
         return math.nan
     # Python accepts underscores in numbers; logs do not print them.
@@ -51,17 +56,31 @@ def number(text: str) -> float:
 
 
 def numbers(texts: Sequence[str]) -> Floats:
-    """Return many printed numbers [n]."""
+    """Return many printed numbers [n]; a comma of one is that of all."""
     joined = "\n".join(texts)
-    plain = joined.replace(",", "").split("\n") if "," in joined else texts
+    if "," in joined:
+        is_decimal = "." not in joined and _DECIMALS.search(joined)
+        texts = joined.replace(",", "." if is_decimal else "").split("\n")
     try:
         if "_" in joined:
             raise ValueError
-        found = np.fromiter(map(float, plain), np.float64, len(texts))
+        found = np.fromiter(map(float, texts), np.float64, len(texts))
     except ValueError:
         each = {text: number(text) for text in set(texts)}
         return np.array([each[text] for text in texts], dtype=np.float64)
     return np.where(np.isfinite(found), found, np.inf)
+
+
+def has_decimal_commas(text: str) -> bool:
+    """Whether a text prints more decimals behind commas, of several values, than behind points."""
+    found = [",".join(parts) for parts in _WITH_COMMA.findall(text)]
+    certain = [one for one in found if _DECIMALS.match(one)]
+    return len(set(certain)) > 1 and len(certain) > len(_WITH_POINT.findall(text))
+
+
+def with_points(text: str) -> str:
+    """Return a text of the same length with points for the commas of its numbers."""
+    return _WITH_COMMA.sub(r"\1.\2", text)
 
 
 def clocks(texts: Sequence[str]) -> Floats:

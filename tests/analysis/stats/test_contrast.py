@@ -1,11 +1,15 @@
 """The contrast of two arms: its unit, its claims, and how often they are false."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from analysis.measure.loss import Compared
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.judge import holm, judge
 from analysis.stats.mean import Mean
+from analysis.stats.sequential import common_variance
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
 LOSS = Quantity(name="loss", better="lower", margin=0.01, seed_scatter=0.02)
@@ -104,6 +108,41 @@ def test_repeats_that_share_a_node_which_the_others_lack_are_not_independent():
     base = arm(np.arange(5) / 1000, nodes="aaaaa")
     other = arm(0.1 + np.arange(5) / 1000, nodes="abcde")
     assert word(contrast(base, other)) == "undetermined"
+
+
+def test_jobs_of_several_nodes_that_share_one_are_not_independent():
+    base = arm([0.0, 0.001, -0.001], nodes="abc")
+    shared = [frozenset({"s", own}) for own in "def"]
+    other = [replace(one, nodes=own) for one, own in zip(arm([0.1] * 3), shared, strict=True)]
+    assert word(contrast(base, other)) == "undetermined"
+    apart = [
+        replace(one, nodes=frozenset({*own, own})) for one, own in zip(other, "def", strict=True)
+    ]
+    assert word(contrast(base, apart)) == "faster"
+
+
+def test_runs_on_nodes_that_are_not_known_say_so():
+    found = contrast(arm([0.0, 0.001, -0.001]), arm([0.1, 0.101, 0.099]))
+    assert (word(found), found.remarks) == ("faster", ("on nodes that are not recorded",))
+
+
+def test_a_base_that_scatters_more_than_the_cells_stands_for_itself():
+    rng, held = np.random.default_rng(2), []
+    for _ in range(300):
+        logs = 0.01 * rng.standard_normal((8, 3))
+        logs[0] *= 5
+        common = replace(common_variance([*logs]), freedom=3.0)
+        for cell in logs[1:]:
+            ends = contrast(arm(logs[0]), arm(cell), common=common).mean.estimate()
+            held.append(ends.low <= 0 <= ends.high)
+    assert np.mean(held) > 0.91
+
+
+def test_an_evaluation_whose_sense_is_not_known_is_different_and_not_worse():
+    assert Compared(of="val/accuracy").quantity.word(0.1) == "better"
+    assert Compared(of="validation_gain").quantity.word(0.1) == "better"
+    assert Compared(of="validation_loss").quantity.word(0.1) == "worse"
+    assert Compared(of="sharpness").quantity.word(0.1) == "different"
 
 
 def test_seeds_that_both_have_are_paired():

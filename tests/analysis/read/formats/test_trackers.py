@@ -168,4 +168,4 @@ def test_names_are_printed_without_control_characters(tmp_path, capsys):
         assert all(c.isprintable() or c == "\n" for c in output.out + output.err)
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "r.html")]) == 0
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert set(names) == {"again", "r.csv", "r.html", run.name}
+    assert set(names) == {"again", "r.html", run.name}

@@ -207,15 +207,12 @@ def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
     assert len(log.values["loss"]) == 59
 
 
-def test_a_number_of_another_name_is_not_proposed_as_the_loss(tmp_path, capsys):
+def test_a_number_before_the_word_epoch_counts_epochs(tmp_path):
     lines = [
         f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)
     ]
-    (tmp_path / "x").write_text("\n".join(lines))
-    assert main(["runs", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "(?P<epoch>" in error
-    assert "(?P<loss>" not in error
+    [log] = logs_of(tmp_path / "x", "\n".join(lines))
+    assert (log.axis, int(log.step[-1]), log.last("loss")) == ("epoch", 59, None)
 
 
 def test_a_pattern_is_one_of_lines_and_counts_those_that_it_reads(tmp_path):

@@ -62,6 +62,53 @@ def test_stamps_without_a_year_differ_by_what_passed_between_them():
     assert np.diff(moments(["02/28 23:59:00", "02/29 00:01:00"])).tolist() == [120]
 
 
+LOCALES = {
+    "x.log": "step {n} loss {loss} time per step {seconds} s",
+    "x.csv": "{n};{loss};{seconds}",
+    "x.tsv": "{n}\t{loss}\t{seconds}",
+    "x.jsonl": '{{"step": {n}, "loss": "{loss}", "step_s": "{seconds}"}}',
+}
+
+
+@pytest.mark.parametrize("digits", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", LOCALES)
+def test_a_comma_of_decimals_is_no_sign_of_thousands(name, digits, tmp_path):
+    sign = {"x.csv": ";", "x.tsv": "\t"}.get(name)
+    lines = [sign.join(["step", "loss", "step_s"])] if sign else []
+    for n in range(1, 60):
+        loss, seconds = (f"{one:.{digits}f}".replace(".", ",") for one in (0.2 + 2 / n, 0.5))
+        lines.append(LOCALES[name].format(n=n, loss=loss, seconds=seconds))
+    (tmp_path / name).write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / name)])
+    assert log.column("loss") == pytest.approx(0.2 + 2 / log.step, abs=0.6 * 10**-digits)
+    assert log.column("step_s") == pytest.approx([0.5] * 59)
+
+
+def test_a_comma_that_may_be_of_thousands_leaves_the_loss_uncertain(tmp_path):
+    (tmp_path / "x").write_text("\n".join(f"step {n} loss {9 - n / 9:.3f}".replace(".", ",")
+                                          for n in range(1, 60)))  # fmt: skip
+    [log] = read_logs([str(tmp_path / "x")])
+    assert "thousands or of decimals" in log.uncertain["loss"]
+
+
+@pytest.mark.parametrize("text", ["step {n:,} loss 1.5", "step {n:,} loss 2 gpus [0,12]"])
+def test_thousands_beside_points_are_read_as_such(text, tmp_path):
+    steps = range(100, 9000, 100)
+    (tmp_path / "x").write_text("\n".join(text.format(n=n) for n in steps))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert log.step.tolist() == list(steps)
+
+
+@pytest.mark.parametrize("name", ["x.log", "x.csv"])
+def test_a_loss_in_percent_is_a_share(name, tmp_path):
+    form = "step {n} loss {x:.1f}%" if name == "x.log" else "{n},{x:.1f}%"
+    lines = ["step,loss"] if name == "x.csv" else []
+    lines += [form.format(n=n, x=100 * (0.2 + 2 / n)) for n in range(1, 60)]
+    (tmp_path / name).write_text("\n".join(lines))
+    [log] = read_logs([str(tmp_path / name)])
+    assert log.column("loss") == pytest.approx(0.2 + 2 / log.step, abs=1e-3)
+
+
 def same(a: list[RunLog], b: list[RunLog]) -> bool:
     if len(a) != len(b):
         return False

@@ -1,0 +1,62 @@
+"""A table says what it does not say for certain: which of two columns, which batch, which step."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis.measure.rate import measure_rate
+from analysis.read.find import read_logs
+from analysis.read.run_log import RunLog
+
+STEPS = range(10, 2010, 10)
+
+
+def table(path: Path, columns: dict[str, str], *, step: str = "{n}") -> RunLog:
+    """Return the log of a table; a value may have `{n}`, the step, and `{x}`, the loss."""
+    rows = [[name.strip() for name in ["step", "elapsed_s", *columns]]]
+    for n in STEPS:
+        values = {"n": n, "x": 3 / n}
+        cells = [step if step == "{n}" else f"{float(f'{n:.2g}'):{step}}", f"{n / 2}"]
+        rows.append([one.format(**values) for one in [*cells, *columns.values()]])
+    path.write_text("\n".join(map(",".join, rows)))
+    [log] = read_logs([str(path)])
+    return log
+
+
+def test_two_columns_of_one_name_leave_it_uncertain(tmp_path):
+    log = table(tmp_path / "x.csv", {"loss": "{x}", "loss ": "1.5"})
+    assert log.last("loss") == pytest.approx(3 / STEPS[-1])
+    assert "two readings: 'loss' and 'loss'" in log.uncertain["loss"]
+    again = table(tmp_path / "x.csv", {"loss": "{x}", "loss ": "{x}"})
+    assert not again.uncertain
+
+
+def test_two_values_of_one_name_in_a_line_leave_it_uncertain(tmp_path):
+    rows = [f"step {n} loss {3 / n:.4f} loss {2 / n:.4f}" for n in STEPS]
+    (tmp_path / "x").write_text("\n".join(rows))
+    [log] = read_logs([str(tmp_path / "x")])
+    assert "two values called 'loss'" in log.uncertain["loss"]
+
+
+@pytest.mark.parametrize("step", [".0f", ".1e"])
+def test_steps_of_two_digits_have_no_certain_rate(step, tmp_path):
+    log = table(tmp_path / "x.csv", {"loss": "{x}"}, step=step)
+    assert "rounded" in log.uncertain["step"]
+    assert measure_rate(log, clock="wall").rate.low is None
+
+
+@pytest.mark.parametrize(
+    ("columns", "batch"),
+    [
+        ({"batch_size": "8"}, 8),
+        ({"batch_size": "8", "world_size": "1"}, 8),
+        ({"batch_size": "8", "world_size": "4"}, None),
+        ({"batch_size": "8", "grad_accum": "2"}, None),
+        ({"batch_size": "8", "gradient_accumulation_steps": "2"}, None),
+        ({"batch_size": "8", "global_batch_size": "64", "world_size": "8"}, 64),
+    ],
+)
+def test_a_batch_beside_ranks_or_accumulation_is_not_taken_as_the_whole(columns, batch, tmp_path):
+    log = table(tmp_path / "x.csv", {"loss": "{x}", **columns})
+    assert (log.global_batch, log.last("batch")) == (batch, batch)
+    assert any("--set batch" in remark for remark in log.remarks) == (batch is None)
