@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.measure.clocks import CLOCKS
-from analysis.measure.loss import Compared, final_loss, loss_contrast
+from analysis.measure.loss import Compared, final_loss, loss_contrast, why_doubtful
 from analysis.measure.rate import MeasuredRate, measure_rates
 from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.find import read_logs
@@ -125,6 +125,8 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
     """Return the value of a claim by its runs, and what it is of."""
     logs = [_one(run) for run in claim.runs]
     if claim.quantity == "loss":
+        if doubt := why_doubtful(logs[0]):
+            return None, doubt
         if (mean := final_loss(logs[0])) is None:
             return None, "no loss is recorded"
         return mean.estimate(), "mean over the last tenth of the run"

@@ -15,8 +15,12 @@ DERIVED_FACTS = {
     "dtypes.gather": ("layout",),
     "engine": ("engine",),
     "versions": ("engine",),
+    "images_": ("data.folder", "validation."),
 }
 CLOCK = frozenset(["clock"])
+BOTH = CLOCK | {"loss"}
+# Facts of a run that can have changed its loss, too.
+_OF_LOSS = ("engine", "code", "versions.", "images_")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +49,8 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
     if a.config is not None and b.config is not None:
         tags = _tags(a.config) | _tags(b.config)
         found += [
-            Difference(name=name, a=old, b=new, source="config", affects=tags.get(name, CLOCK))
+            # An unknown key may have changed both.
+            Difference(name=name, a=old, b=new, source="config", affects=tags.get(name, BOTH))
             for name, old, new in _unlike(a.config, b.config)
             if name != "name"
         ]
@@ -55,7 +60,7 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             a=old,
             b=new,
             source="machine",
-            affects=CLOCK | {"loss"} if name == "engine" else CLOCK,
+            affects=BOTH if name.startswith(_OF_LOSS) else CLOCK,
         )
         for name, old, new in _unlike(machine(a.facts), machine(b.facts))
     ]
@@ -97,8 +102,7 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         return {}
-    # A key that there is no more may have changed both.
-    known = dict.fromkeys(REMOVED_KEYS, CLOCK | {"loss"})
+    known = dict.fromkeys(REMOVED_KEYS, BOTH)
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
@@ -123,7 +127,7 @@ def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
     config = {
         name: value
         for name, value in log.config.items()
-        if (affects := tags.get(name, CLOCK)) and "resources" not in affects
+        if (affects := tags.get(name, BOTH)) and "resources" not in affects
     }
     return frozenset(
         (name, yaml_text(value))

@@ -13,7 +13,7 @@ from analysis.observations import is_repeat, nodes_of, seed_of
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
-from analysis.stats.intervals import Floats
+from analysis.stats.intervals import Floats, decimal_grid
 from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
 from analysis.verdict import against_first
 from configs.errors import Unreadable
@@ -75,10 +75,10 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
         return refused("one loss is a mean over steps, the other is not")
     for log in (*base, *arm):
-        if doubt := log.uncertain.get(compared.of):
-            return refused(f"{log.name}: {doubt}")
-        if (step := not_finite_from(log)) is not None:
-            return refused(f"the loss of {log.name} is not finite from step {step} on")
+        if doubt := why_doubtful(log, of=compared.of):
+            return refused(doubt)
+        if compared.by == "step" and log.axis == "unit":
+            return refused(f"the log of {log.name} does not say what its records count")
     try:
         sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
     except Unreadable as error:
@@ -101,7 +101,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     else:
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    found = contrast(*replicates, steps=steps, of_loss=True)
+    found = _as_printed(contrast(*replicates, steps=steps, of_loss=True), sides, low, high)
     found = replace(found, remarks=(*found.remarks, *left))
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
         end = (
@@ -112,6 +112,35 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         remark = f"up to {end}, which all have"
         return replace(found, remarks=(*found.remarks, remark))
     return found
+
+
+def _as_printed(
+    found: Contrast, sides: Sequence[Sequence[LossCurve]], low: float, high: float
+) -> Contrast:
+    """Return a contrast whose interval holds what the printed digits of the losses leave open.
+
+    Averaging does not remove it: all records of a flat curve are rounded to the same digits.
+    """
+    if found.mean is None:
+        return found
+    rounding = sum(max(_rounding(curve, low, high) for curve in side) for side in sides)
+    further = tuple(mean.widened(rounding) for mean in found.further)
+    return replace(found, mean=found.mean.widened(rounding), further=further)
+
+
+def _rounding(curve: LossCurve, low: float, high: float) -> float:
+    """Return half a unit of the last printed digit as a share of the loss at the end."""
+    end = curve.loss[_tail(curve.x, low, high, curve.of)]
+    return 0.5 * (decimal_grid(curve.loss) or 0.0) / float(end.mean())
+
+
+def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
+    """Return why a run has no loss at its end: two readings of it, or one that is not finite."""
+    if doubt := log.uncertain.get(of):
+        return f"{log.name}: {doubt}"
+    if (step := not_finite_from(log)) is not None:
+        return f"the loss of {log.name} is not finite from step {step} on"
+    return None
 
 
 def _without_early_failures(

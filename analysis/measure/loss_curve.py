@@ -11,6 +11,7 @@ from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
+from configs.schema import KINDS
 from runs.records import starts
 
 AXES = {
@@ -24,6 +25,8 @@ AXES = {
 NO_TRAINING = ("encode", "gns", "infer", "sample")
 # Keys of the objective that change how a step is drawn, not what a validation loss measures.
 _OF_STEPS = ("sampler", "strata", "bin_shares", "label_dropout", "extra.")
+# Keys of the data, and the number of images that a run found.
+_OF_IMAGES = ("data.", "images_in_set")
 # Keys of the data that augment or repair images and leave the set as it is.
 _SAME_IMAGES = ("data.flip", "data.skip_bad")
 _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
@@ -114,10 +117,11 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
     if None not in vaes and vaes[0] != vaes[1]:
         return f"their {of} is of latents of another VAE"
-    for item in differences(a, b):
-        if "loss" not in item.affects or item.source != "config":
+    is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
+    for item in differences(a, b) if is_ours else ():
+        if "loss" not in item.affects:
             continue
-        if item.name.startswith("data.") and item.name not in _SAME_IMAGES:
+        if item.name.startswith(_OF_IMAGES) and item.name not in _SAME_IMAGES:
             return f"their {of} is of other images ({item})"
         is_term = item.name == "repa.weight" or item.name.startswith("objective.")
         is_of_step = item.name == "repa.weight" or item.name.removeprefix("objective.").startswith(

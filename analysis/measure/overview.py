@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.measure.loss_curve import not_finite_from
 from analysis.measure.mfu import mfu
 from analysis.measure.rate import measure_rate
 from analysis.read.machine import ranks, where
@@ -25,7 +26,7 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "step": int(log.step[-1]) if len(log) else state.last.get("step"),
         "steps": config.get("train.steps"),
         "epoch": _epoch(log),
-        "loss": log.last("loss"),
+        "loss": log.last("loss") if not_finite_from(log) is None else None,
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s and is_known else None,
         "images_per_s": images_per_s,
         "mfu": mfu(log, images_per_s),

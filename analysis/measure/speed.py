@@ -1,6 +1,7 @@
 """Rates of runs, and contrasts of the speed of arms."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.clocks import why_uncertain
-from analysis.measure.differences import recipe
+from analysis.measure.differences import differences, recipe
 from analysis.measure.rate import MeasuredRate, turn_rates
 from analysis.observations import (
     attributed,
@@ -21,6 +22,7 @@ from analysis.observations import (
     pass_of,
     seed_of,
 )
+from analysis.one_training import distinct_runs
 from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
@@ -34,6 +36,8 @@ IN_BLOCKS = "all runs of one before those of the other"
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
 IN_VAIN = 2.0
+# Keys of other trainers that say how much a step takes.
+_BATCH = re.compile(r"batch_?size|global_?batch|accumulat", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +64,7 @@ class Arm:
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
     groups = group_alike(runs, lambda run: recipe(run.log))
-    return [Arm(runs=tuple(group)) for group in groups]
+    return [Arm(runs=tuple(distinct_runs(group))) for group in groups]
 
 
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
@@ -241,6 +245,12 @@ def why_not_comparable(base: Arm, arm: Arm) -> str | None:
         return f"{b.clock} clock against {a.clock} clock"
     if a.unit != b.unit:
         return f"{b.unit}s against {a.unit}s"
+    counted = _work(a, b)[0]
+    if counted == "unit":
+        return "their logs do not say what their records count"
+    for item in differences(a.log, b.log) if counted == "step" else ():
+        if _BATCH.search(item.name) and None not in (item.a, item.b):
+            return f"steps of another batch ({item}), and no images are recorded"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"printed by {b.log.format} against printed by {a.log.format}"
     return None

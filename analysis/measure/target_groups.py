@@ -3,13 +3,15 @@
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.differences import recipe
-from analysis.measure.time_to_target import TimeToTarget
+from analysis.measure.time_to_target import MLPERF, TimeToTarget
 from analysis.observations import group_alike, nodes_of, overlap, seed_of
+from analysis.one_training import why_one_training
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
@@ -28,7 +30,7 @@ TO_TARGET = Quantity(name="speed to the target", better="higher", margin=0.02)
 
 @dataclass(frozen=True, kw_only=True)
 class TargetGroup:
-    """Repeats of one run, or runs of one `size` without configs; `missed` failed the target.
+    """Repeats of one run, or MLPerf's results of one `size`; `missed` failed the target.
 
     `size` is the number of devices and the global batch, 0 if unknown.
     """
@@ -65,8 +67,11 @@ def group_times(times: Sequence[tuple[RunLog, TimeToTarget | None]]) -> list[Tar
 
 
 def _group(log: RunLog) -> Hashable | None:
-    """Return what repeats share: their recipe, or the devices and batch if they have no config."""
-    return recipe(log) or (_size(log) if any(_size(log)) else None)
+    """Return what repeats share: their recipe, or the devices and batch of MLPerf's results.
+
+    Other logs without a config may differ in anything.
+    """
+    return recipe(log) or (_size(log) if log.format == MLPERF and any(_size(log)) else None)
 
 
 def _size(log: RunLog) -> tuple[int, int]:
@@ -124,6 +129,10 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
         return Contrast(mean=None, why="a run met the target at its first value")
     if name == "seconds" and (why := overlap([r.log for r in (*base.reached, *group.reached)])):
         return refused(why)
+    for side in (base, group):
+        for a, b in combinations(side.reached, 2):
+            if why := why_one_training(a.log, b.log):
+                return refused(f"{b.log.name} is {why} of {a.log.name}")
     sides = [
         [
             Replicate(

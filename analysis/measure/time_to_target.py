@@ -19,6 +19,10 @@ from runs.records import ends, starts
 # A training loss counts as its mean over a span of images: this many times the longest step between
 # records of the runs that are compared, so that all are averaged over the same.
 SMOOTHING = 5
+# A span may be so much of the way to the target: a longer one averages the curve, not the noise.
+LONGEST_SPAN = 0.25
+# A log that begins after more intervals than this lacks its head.
+LATEST_HEAD = 2
 MLPERF = "MLPerf"
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
@@ -77,6 +81,11 @@ class _Metric:
     step: Floats
     images: Floats
     time: Floats
+    is_averaged: bool = False
+
+
+class TooSparse(Unreadable):
+    """A loss would have to be averaged over too much of the way to a target."""
 
 
 def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget | None:
@@ -88,9 +97,18 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
     """
     found = _metric(log, target.name, span=span)
     index, began = target.first_index(found.values), _start_time(log)
+    if began is None:
+        raise Unreadable(f"{log.path}: records no time beside its {target.name}")
+    at = float(len(found.values) - 1 if index is None else index)
+    way = float(np.interp(at, np.arange(len(found.values)), _progress(found)))
+    has_met = index is not None or target.first_index(log.column(target.name)) is not None
+    if found.is_averaged and has_met and span > LONGEST_SPAN * way:
+        raise TooSparse(
+            f"{log.path}: its loss would be averaged over {span:.6g} of the {way:.6g} images or "
+            f"steps up to {target}: the records of one of these runs are too far apart"
+        )
     if index is None:
         return None
-    at = float(index)
     if index and log.format != MLPERF:
         before, after = found.values[index - 1], found.values[index]
         at -= float((target.value - after) / (before - after))
@@ -98,7 +116,7 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
     steps, images, time = (
         float(np.interp(at, rows, of)) for of in (found.step, found.images, found.time)
     )
-    if began is None or math.isnan(time):
+    if math.isnan(time):
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
     seconds = time - began
     if seconds <= 0 or images <= 0:
@@ -165,9 +183,14 @@ def smoothing_span(logs: Sequence[RunLog]) -> float:
     return SMOOTHING * max(records)
 
 
+def _progress(found: _Metric) -> Floats:
+    """Return the images [n], or the steps if a row has no images."""
+    return found.step if np.isnan(found.images).any() else found.images
+
+
 def _by_spans(found: _Metric, span: float) -> _Metric:
-    """Return the means over equal spans of images, or of steps if a row has no images."""
-    over = found.step if np.isnan(found.images).any() else found.images
+    """Return the means over equal spans of images or steps."""
+    over = _progress(found)
     if not span:
         return found
     number = np.floor(over / span).astype(np.int64)
@@ -176,19 +199,25 @@ def _by_spans(found: _Metric, span: float) -> _Metric:
         for of in (found.values, found.step, found.images, found.time)
     ]
     values, step, images, time = map(np.array, means)
-    return _Metric(values=values, step=step, images=images, time=time)
+    return _Metric(values=values, step=step, images=images, time=time, is_averaged=True)
 
 
 def _start_time(log: RunLog) -> float | None:
-    """Return the time of the run's first start, or its first time stamp."""
+    """Return the time of the run's first start, by its first record and its pace if need be."""
     begun = [event["time"] for event in starts(log.events)]
     breakdown = time_breakdown(log)
     if begun and breakdown is not None and "train_s" in log.values:
         return breakdown.began
     if "time" not in log.values and "elapsed_s" in log.values:
         return 0.0
-    stamps = log.column("time")[~np.isnan(log.column("time"))]
-    return min(begun) if begun else float(stamps[0]) if len(stamps) else None
+    known = ~np.isnan(log.column("time"))
+    time, step = log.column("time")[known], log.step[known]
+    if begun or len(time) < 2:
+        return min(begun, default=None)
+    steps = np.diff(step)
+    if step[0] > LATEST_HEAD * np.median(steps):
+        raise Unreadable(f"{log.path}: begins at step {step[0]}: when it began is not known")
+    return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))
 
 
 def times_to_target(
@@ -196,7 +225,8 @@ def times_to_target(
 ) -> tuple[list[tuple[RunLog, TimeToTarget | None]], list[str]]:
     """Return each run with its way to the target, None if it never got there, and remarks.
 
-    The remarks name runs that are left out. Raise `Unreadable` for losses of other terms.
+    The remarks name runs that are left out. Raise `Unreadable` for losses of other terms, and
+    `TooSparse` for too few records in one of the runs.
     """
     for other in logs[1:]:
         if why := why_unlike(logs[0], other, target.name):
@@ -210,6 +240,8 @@ def times_to_target(
     for log in logs:
         try:
             found.append((log, time_to_target(log, target, span=span)))
+        except TooSparse:
+            raise
         except Unreadable as error:
             remarks.append(f"left out: {error}")
     return found, remarks

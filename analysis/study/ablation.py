@@ -1,21 +1,21 @@
 """Estimate main effects from pairs of cells that differ in one factor."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.rate import MeasuredRate
 from analysis.measure.speed import SPEED, Arm
-from analysis.observations import overlap
+from analysis.observations import overlap, pass_of
 from analysis.stats.contrast import Contrast, Quantity, refused
-from analysis.stats.intervals import Floats
 from analysis.stats.mean import Mean
 from analysis.stats.samples import one_sample
-from analysis.study.cells import Levels, factors_of, peak_memory_gb
+from analysis.study.cells import Levels, factors_of, node_of_one_side, peak_memory_gb
 from analysis.verdict import Comparison, verdicts
 
+Runs = Sequence[MeasuredRate]
 MIN_PAIRS = 3
 PAIRS = ("pairs of cells",)
 METRICS = {
@@ -27,34 +27,30 @@ METRICS = {
 def effect_rows(arms: Sequence[Arm]) -> list[dict[str, Any]]:
     """Return a row for each level of a factor against its first one, for every metric."""
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
-    slowed = overlap([run.log for arm in arms for run in arm.runs])
     rows: list[dict[str, Any]] = []
     comparisons = []
     for metric, quantity in METRICS.items():
-        cells = _mean_logs(arms, levels, metric)
+        cells = _cells(arms, levels, metric)
         for index, factor in enumerate(factors):
             before, *others = sorted(dict.fromkeys(own[index] for own in levels), key=_rank)
             for after in others:
-                changes = _changes(cells, index, before, after)
-                if not len(changes):
+                pairs = _pairs(cells, index, before, after)
+                if not pairs:
                     continue
-                why = slowed if quantity is SPEED else None
-                contrast = refused(why) if why else _contrast(changes)
+                contrast = _contrast(pairs, metric)
                 row = {"metric": metric, "factor": factor, "from": before, "to": after}
-                rows.append(row | {"pairs": contrast.n})
+                rows.append(row | {"pairs": len(pairs)})
                 names = {"base": f"{factor} {before}", "arm": f"{factor} {after}"}
                 comparisons.append(Comparison(quantity=quantity, contrast=contrast, **names))
     return [row | found for row, found in zip(rows, verdicts(comparisons), strict=True)]
 
 
-def _mean_logs(arms: Sequence[Arm], levels: Sequence[Levels], metric: str) -> dict[Levels, float]:
-    """Return the mean log of a metric by the levels of a cell, for the cells that measured it."""
-    seen: dict[Levels, list[float]] = {}
+def _cells(arms: Sequence[Arm], levels: Sequence[Levels], metric: str) -> dict[Levels, Runs]:
+    """Return the runs that measured a metric by the levels of their cell."""
+    seen: dict[Levels, list[MeasuredRate]] = {}
     for arm, own in zip(arms, levels, strict=True):
-        seen.setdefault(own, []).extend(
-            math.log(value) for run in arm.runs if (value := _measured(run, metric))
-        )
-    return {own: float(np.mean(logs)) for own, logs in seen.items() if logs}
+        seen.setdefault(own, []).extend(run for run in arm.runs if _measured(run, metric))
+    return {own: runs for own, runs in seen.items() if runs}
 
 
 def _measured(run: MeasuredRate, metric: str) -> float | None:
@@ -69,19 +65,51 @@ def _rank(level: str) -> tuple[int, float]:
         return (0 if level in ("false", "null", "none", "") else 2), 0.0
 
 
-def _changes(cells: dict[Levels, float], index: int, before: str, after: str) -> Floats:
-    """Return the log ratio in each pair of cells that differ in one factor, by two levels of it."""
+def _pairs(
+    cells: Mapping[Levels, Runs], index: int, before: str, after: str
+) -> list[tuple[Runs, Runs]]:
+    """Return the pairs of cells that differ in one factor, by two levels of it."""
     sides = [
-        {own[:index] + own[index + 1 :]: log for own, log in cells.items() if own[index] == level}
+        {own[:index] + own[index + 1 :]: runs for own, runs in cells.items() if own[index] == level}
         for level in (before, after)
     ]
-    return np.array([sides[1][rest] - sides[0][rest] for rest in sides[0] if rest in sides[1]])
+    return [(sides[0][rest], sides[1][rest]) for rest in sides[0] if rest in sides[1]]
 
 
-def _contrast(changes: Floats) -> Contrast:
+def _contrast(pairs: Sequence[tuple[Runs, Runs]], metric: str) -> Contrast:
     """Return the mean change over pairs of cells, with an interval for `MIN_PAIRS` or more."""
-    n = len(changes)
-    if n >= MIN_PAIRS:
-        return Contrast(mean=one_sample(changes), unit="repeat", n=n, is_claim=True, remarks=PAIRS)
-    mean, why = Mean(value=float(changes.mean())), f"{n} pairs of cells, fewer than {MIN_PAIRS}"
-    return Contrast(mean=mean, unit="repeat", n=n, why=why)
+    logs = np.array([[_mean_log(runs, metric) for runs in pair] for pair in pairs])
+    changes, n, why = logs[:, 1] - logs[:, 0], len(pairs), None
+    if n < MIN_PAIRS:
+        why = f"{n} pairs of cells, fewer than {MIN_PAIRS}"
+    elif metric == "images_per_s":
+        if slowed := overlap([run.log for pair in pairs for runs in pair for run in runs]):
+            return refused(slowed)
+        why = _confounded(pairs)
+    if why:
+        return Contrast(mean=Mean(value=float(changes.mean())), unit="repeat", n=n, why=why)
+    return Contrast(mean=one_sample(changes), unit="repeat", n=n, is_claim=True, remarks=PAIRS)
+
+
+def _mean_log(runs: Runs, metric: str) -> float:
+    return float(np.mean([math.log(_measured(run, metric) or math.nan) for run in runs]))
+
+
+def _confounded(pairs: Sequence[tuple[Runs, Runs]]) -> str | None:
+    """Return what else differs between the cells of all pairs: their nodes, or when they ran.
+
+    A study runs its cells in random order.
+    """
+    logs = [(a.log, b.log) for pair in pairs for a, b in zip(*pair, strict=False)]
+    if node := node_of_one_side(logs):
+        return f"cells of one level ran on {node}, of the other they did not"
+    if any(pass_of(a) or pass_of(b) for a, b in logs):
+        return None
+    later = [_began(after) - _began(before) for before, after in pairs]
+    if min(later) > 0 or max(later) < 0:
+        return "the cells of one level all ran after their pairs, and a machine may drift"
+    return None
+
+
+def _began(runs: Runs) -> float:
+    return float(np.mean([run.breakdown.began if run.breakdown else math.nan for run in runs]))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from analysis.measure.differences import DERIVED_FACTS, follows, recipe
+from analysis.observations import nodes_of
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate
 from analysis.stats.mean import mean_of
@@ -55,6 +56,21 @@ def _in_step(varying: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
         order = {value: number for number, value in enumerate(dict.fromkeys(column))}
         groups.setdefault(tuple(order[value] for value in column), []).append(name)
     return list(groups.values())
+
+
+def node_of_one_side(pairs: Sequence[tuple[RunLog, RunLog]]) -> str | None:
+    """Return the nodes that runs of one side of the pairs share and their partners lack, if any.
+
+    Runs on one node share its speed, so that they are no independent evidence. A pair whose runs
+    shared their nodes is not affected.
+    """
+    where = [(nodes_of(a), nodes_of(b)) for a, b in pairs]
+    apart = [(a, b) for a, b in where if a and b and a != b]
+    for nodes in zip(*apart, strict=True):
+        for own in nodes:
+            if nodes.count(own) > 1:
+                return ", ".join(sorted(own))
+    return None
 
 
 def peak_memory_gb(log: RunLog) -> float | None:

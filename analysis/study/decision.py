@@ -11,12 +11,13 @@ from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import held_out_losses
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
-from analysis.observations import group_alike, nodes_of, seed_of
+from analysis.observations import group_alike, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Unit, Word
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import Judgement
 from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, side
+from analysis.study.cells import node_of_one_side
 from analysis.verdict import Comparison, ratio_text
 from configs.schema.study import FEWEST_REPEATS
 from runs.attempt.pruning import DECIDED, skip, waiting
@@ -71,7 +72,8 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
     rates = {name: _rates(pairs[name]) for name in others}
     alike, found = list(rates.values()), []
     for name in others:
-        mixed = _nodes_of_cells(pairs[name])
+        shared = node_of_one_side(pairs[name])
+        mixed = shared and f"repeats of one cell share {shared}, of the other they do not"
         found.append(_row(first, name, SPEED, rates[name], planned, cells=alike, refused=mixed))
         losses = _losses(pairs[name]) if "loss" in quantities else None
         if losses is not None:
@@ -118,23 +120,6 @@ def _rates(pairs: Pairs) -> Floats:
         for base, run in zip(measured[::2], measured[1::2], strict=True)
     ]
     return np.array([one.mean.value for one in found if one.mean])
-
-
-def _nodes_of_cells(pairs: Pairs) -> str | None:
-    """Return that repeats of a cell share a node that the other cell lacks, if so.
-
-    Repeats on one node share its speed, so that they are no independent evidence for the cell. A
-    repeat whose two runs shared their nodes is not affected.
-    """
-    apart = [(a, b) for a, b in pairs if nodes_of(a) and nodes_of(b) and nodes_of(a) != nodes_of(b)]
-    for arm in range(2):
-        where = [nodes_of(pair[arm]) for pair in apart]
-        shared = next((nodes for nodes in where if where.count(nodes) > 1), None)
-        if shared:
-            return (
-                f"repeats of one cell share {', '.join(sorted(shared))}, of the other they do not"
-            )
-    return None
 
 
 def _losses(pairs: Pairs) -> Floats | None:

@@ -75,6 +75,25 @@ def test_factors_that_vary_in_step_are_one_and_the_first_labels_the_levels(ablat
     ]
 
 
+@pytest.mark.parametrize(("apart", "why"), [("nodes", "ran on n"), ("time", "after their pairs")])
+def test_a_factor_mixed_up_with_nodes_or_time_has_no_effect(ablation, tmp_path, apart, why):
+    ablation(grid())
+    for number in range(12):
+        is_after = number >= 6  # compiled
+        folder = tmp_path / f"cell{number:02d}"
+        if apart == "nodes":
+            text = (folder / "manifest.json").read_text()
+            (folder / "manifest.json").write_text(text.replace('"n1"', f'"n{1 + is_after}"'))
+        else:
+            records = [json.loads(x) for x in (folder / "metrics.jsonl").read_text().splitlines()]
+            moved = [record | {"time": record["time"] + 1e6 * is_after} for record in records]
+            (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, moved)))
+    _, answer, _ = ablation({})
+    effect = by_factor(answer)["train.compile"]
+    assert effect["word"] == "undetermined"
+    assert why in effect["why"]
+
+
 def test_cells_are_paired_only_where_all_else_is_alike(ablation):
     runs = {"a": SyntheticRun(), "b": SyntheticRun(ranks=2, overrides=("train.compile=true",)),
             "c": SyntheticRun(

@@ -62,6 +62,18 @@ def test_each_quantity_of_a_run_is_recomputed(audit):
     assert [one["verdict"] for one in found] == ["agrees"] * 5
 
 
+def test_a_loss_that_is_not_finite_at_the_end_is_undecidable_and_in_no_table(
+    audit, tmp_path, capsys
+):
+    lines = [f"step {n} loss {'nan' if n > 60 else 0.5} time {n}.0\n" for n in range(1, 101)]
+    (tmp_path / "a.log").write_text("".join(lines))
+    _, [found] = audit("- {quantity: loss, runs: a.log, value: 0.5}")
+    assert found["verdict"] == "undecidable"
+    assert "not finite from step" in found["why"]
+    assert main(["runs", str(tmp_path / "a.log"), "--json"]) == 0
+    assert "loss" not in json.loads(capsys.readouterr().out)[0]
+
+
 @pytest.mark.usefixtures("runs")
 def test_a_claim_about_a_missing_run_is_undecidable(audit):
     _, [found] = audit("claims:\n - {quantity: loss, runs: nowhere, value: 1}")

@@ -182,12 +182,50 @@ def test_runs_that_cannot_be_timed_are_left_out_and_named(tmp_path, capsys):
     run = generate_run(tmp_path / "a", SyntheticRun())
     (tmp_path / "b.csv").write_bytes(write.lightning(write.synthetic_log()))
     assert (
-        main(["target", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.9", "--json"]) == 0
+        main(["target", str(run), str(tmp_path / "b.csv"), "--target", "loss<=0.4", "--json"]) == 0
     )
     planted = capsys.readouterr()
     assert [group["runs"] for group in json.loads(planted.out)["groups"]] == [1]
     assert "left out: " in planted.err
     assert "b.csv: records no time beside its loss" in planted.err
+
+
+def jsonl(path, *, first=1, every=1, last=400, step_s=1.0):
+    """Write a log of instant losses 1 / (1 + step / 10), of 64 images a step."""
+    lines = [
+        {"step": k, "images": 64 * k, "loss": 1 / (1 + k / 10), "time": START + step_s * k}
+        for k in range(first, last + 1, every)
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def test_logs_without_a_config_stand_alone(tmp_path, capsys):
+    for name, step_s in (("a", 1.0), ("b", 2.0)):
+        jsonl(tmp_path / f"{name}.jsonl", step_s=step_s)
+    assert main(["target", str(tmp_path), "--target", "loss<=0.1", "--json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [group["minutes"] for group in groups] == pytest.approx([1.5, 3.0], rel=0.05)
+
+
+def test_records_too_far_apart_are_averaged_over_no_curve(tmp_path, capsys):
+    jsonl(tmp_path / "a.jsonl")
+    jsonl(tmp_path / "b.jsonl", every=20)
+    assert main(["target", str(tmp_path), "--target", "loss<=0.1"]) == 2
+    err = capsys.readouterr().err
+    assert "would be averaged over 6400 of the" in err
+    assert "never reached" not in err
+
+
+def test_the_time_before_the_first_record_counts_unless_the_head_of_the_log_is_missing(
+    tmp_path, capsys
+):
+    jsonl(tmp_path / "a.jsonl", first=5, every=5)
+    jsonl(tmp_path / "late.jsonl", first=50)
+    assert main(["target", str(tmp_path), "--target", "loss<=0.03", "--json"]) == 0
+    found = capsys.readouterr()
+    [group] = json.loads(found.out)["groups"]
+    assert group["minutes"] == pytest.approx(324 / 60, rel=0.01)
+    assert "begins at step 50: when it began is not known" in found.err
 
 
 def test_logs_without_images_are_told_apart_by_steps_and_seconds(tmp_path, capsys):
@@ -196,9 +234,9 @@ def test_logs_without_images_are_told_apart_by_steps_and_seconds(tmp_path, capsy
             {"step": k + 1, "loss": 1 / (1 + k / every), "time": START + k} for k in range(200)
         ]
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in lines))
-    assert main(["target", str(tmp_path), "--target", "loss<=0.5", "--json"]) == 0
+    assert main(["target", str(tmp_path), "--target", "loss<=0.1", "--json"]) == 0
     a, b = json.loads(capsys.readouterr().out)["groups"]
-    assert a["steps_to_target"] == pytest.approx(11, abs=2)
-    assert b["steps_to_target"] == pytest.approx(21, abs=2)
+    assert a["steps_to_target"] == pytest.approx(91, abs=2)
+    assert b["steps_to_target"] == pytest.approx(181, abs=2)
     assert b["speedup"] == pytest.approx(0.5, abs=0.1)
     assert "samples_to_target" not in a

@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from analysis.measure.differences import causes, differences
+from analysis.measure.loss_curve import why_unlike
 from tests.analysis.foreign_logs import log_of
 
 
@@ -17,10 +20,28 @@ def test_the_engine_can_have_changed_clock_and_loss():
         assert "engine" in [each.name for each in causes(found, of=of)]
 
 
-def test_a_key_that_there_is_no_more_can_have_changed_clock_and_loss():
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ({"kind": "pretrain"}, "model.value_residual"),  # which there is no more
+        ({"kind": "pretrain"}, "my_lr_scale"),
+        ({}, "lr"),  # of another trainer
+    ],
+)
+def test_a_key_that_the_schema_lacks_can_have_changed_clock_and_loss(kind, key):
     a, b = (
-        replace(log_of({"elapsed_s": range(9)}), config={"kind": "pretrain", **keys})
-        for keys in ({"model.value_residual": False}, {"model.value_residual": True})
+        replace(log_of({"elapsed_s": range(9)}), config={**kind, key: value}) for value in (1, 2)
     )
     for of in ("clock", "loss"):
-        assert [each.name for each in causes(differences(a, b), of=of)] == ["model.value_residual"]
+        assert [each.name for each in causes(differences(a, b), of=of)] == [key]
+
+
+@pytest.mark.parametrize("name", ["commit", "versions", "images_in_set"])
+def test_code_versions_and_images_can_have_changed_the_loss(name):
+    values = {"commit": "ab", "versions": {"torch": "2"}, "images_in_set": 100}
+    a, b = (
+        replace(log_of({"elapsed_s": range(9)}, facts=facts), config={"kind": "pretrain"})
+        for facts in (values, values | {name: {"torch": "3"} if name == "versions" else "7"})
+    )
+    assert len(causes(differences(a, b), of="loss")) == 1
+    assert (why_unlike(a, b, "loss") is not None) == (name == "images_in_set")

@@ -83,7 +83,8 @@ def test_two_runs_whose_seeds_differ_by_two_percent_are_rarely_called_different(
 
 
 def on(source: str, vae: str | None) -> RunLog:
-    log = log_of({"loss": np.linspace(2, 1, 50)}, facts={"vae_sha256": vae} if vae else None)
+    values = {"loss": np.linspace(2, 1, 50), "time": np.arange(50)}
+    log = log_of(values, facts={"vae_sha256": vae} if vae else None)
     return replace(log, config={"kind": "pretrain", "data.source": source})
 
 
@@ -97,6 +98,22 @@ def test_losses_of_other_latents_are_not_compared(other: tuple[str, str | None])
     for same in ("a", None):
         found = loss_contrast([on("latents", "a")], [on("latents", same)], Compared())
         assert word(found) == "same"
+
+
+def test_what_printed_digits_leave_open_is_in_the_interval() -> None:
+    """Flat losses of .0165 and .0235 are both printed as .02."""
+    a, b = (log_of({"loss": np.full(100, 0.02)}), log_of({"loss": np.full(100, 0.02)}))
+    found = loss_contrast([a], [b], Compared())
+    assert word(found) == "undetermined"
+    assert found.mean is not None
+    assert found.mean.ratio().high > 0.0235 / 0.0165
+    exact = [log_of({"loss": np.full(100, np.pi)})]
+    assert word(loss_contrast(exact, exact, Compared())) == "same"
+
+
+def test_losses_by_records_that_count_nothing_known_are_not_compared() -> None:
+    log = log_of({"loss": np.geomspace(2, 1, 50)}, axis="unit")
+    assert word(loss_contrast([log], [log], Compared())) == "not compared"
 
 
 def test_training_losses_of_another_objective_are_not_compared() -> None:

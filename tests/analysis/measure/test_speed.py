@@ -1,6 +1,7 @@
 """Speedups of logs whose clocks have a grid, whose rates are rounded, or whose batches differ."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -66,6 +67,23 @@ def test_samples_are_not_compared_with_steps():
     found = compared(log_of(values), log_of(values, axis="sample"), "wall")
     assert (found["word"], found["ratio"]) == ("not compared", None)
     assert found["why"] == "samples against steps"
+
+
+def test_records_that_count_nothing_known_are_no_common_axis():
+    seconds = np.random.default_rng(1).uniform(0.99, 1.01, 300)
+    logs = [log_of({"elapsed_s": k * seconds.cumsum()}, axis="unit") for k in (1, 2)]
+    found = compared(*logs, "wall")
+    assert (found["word"], found["ratio"]) == ("not compared", None)
+    assert found["why"] == "their logs do not say what their records count"
+
+
+def test_steps_of_another_batch_without_images_are_not_compared():
+    seconds = np.random.default_rng(1).uniform(0.99, 1.01, 300).cumsum()
+    logs = [replace(log_of({"elapsed_s": seconds}), config={"batch_size": b}) for b in (64, 128)]
+    assert compared(*logs, "wall")["why"].startswith(
+        "steps of another batch (batch_size: 64 -> 128)"
+    )
+    assert compared(logs[0], logs[0], "wall")["word"] != "not compared"
 
 
 def test_two_logs_of_the_same_steps_are_paired_by_step_and_what_they_share_cancels():

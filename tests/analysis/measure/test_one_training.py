@@ -1,0 +1,58 @@
+"""Copies, ranks and segments of one training are one run, and repeats are several."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import group_arms
+from analysis.read.run_log import RunLog
+from tests.analysis.foreign_logs import log_of
+
+
+def run(name: str, *, first: int = 1, last: int = 100, start: float = 0.0, seed: int = 0) -> RunLog:
+    """Return a run of about a second per step; `seed` is the scatter of its steps."""
+    step = np.arange(first, last + 1)
+    time = start + (1 + 0.05 * np.random.default_rng(seed).standard_normal(len(step))).cumsum()
+    values = {"time": time, "loss": 1 / np.sqrt(step)}
+    log = log_of(values, name=name, steps=step)
+    return replace(log, config={"lr": 1, "seed": 7})
+
+
+WHOLE = run("a")
+RANK = run("b", start=0.02)
+
+
+@pytest.mark.parametrize(
+    ("others", "why"),
+    [
+        ([replace(WHOLE, name="b")], "b: left out: a copy, or another rank, of a"),
+        ([RANK], "b: left out: a copy, or another rank, of a"),
+        (
+            [
+                run("b", first=101, last=200, start=150.0),
+                run("c", first=202, last=250, start=300.0),
+            ],
+            "c: left out: a segment of the training of a",
+        ),
+    ],
+)
+def test_what_is_of_one_training_is_one_run(others, why):
+    (arm,) = group_arms(measure_rates([WHOLE, *others]))
+    assert arm.name == "a"
+    assert why in arm.runs[0].remarks
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        run("b", seed=1),
+        run("b", start=5000.0),
+        replace(RANK, config={"lr": 1, "seed": 8}),
+        run("b", first=101, last=200, start=-500.0),
+    ],
+)
+def test_repeats_stay_several(other):
+    (arm,) = group_arms(measure_rates([WHOLE, other]))
+    assert len(arm.runs) == 2
