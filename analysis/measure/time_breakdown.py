@@ -122,7 +122,7 @@ def _end_times(log: RunLog, own: list[dict[str, Any]], number: int) -> list[floa
 
     Evaluations that a person made after the end are not time of the run.
     """
-    events = [event for event in log.events if event["attempt"] == number]
+    events = [one for one in log.events if one["attempt"] == number and "time" in one]
     ended = [event["time"] for event in _end_events(log, number)]
     return ended or [*(event["time"] for event in events), *(row["time"] for row in own)]
 

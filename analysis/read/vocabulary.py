@@ -38,9 +38,9 @@ _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
 # Words that say whose or which value it is, and not what is measured; of a loss also some more.
 _NEUTRAL = frozenset(["train", "training", "trainer", "global", "current", "completed", "consumed"])
-_OF_LOSS = _NEUTRAL | {
-    "avg", "average", "mean", "avr", "running", "reduced", "total", "step", "batch", "epoch", "tr",
-    "lm", "metrics",
+_MEANS = frozenset(["avg", "average", "mean", "avr", "running", "epoch"])
+_OF_LOSS = _NEUTRAL | _MEANS | {
+    "reduced", "total", "step", "batch", "tr", "lm", "metrics"
 }  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
 # `step/s` is a rate; `step_s` is a time.
@@ -126,7 +126,8 @@ def _known(key: str) -> tuple[str, int]:
     # A time of training is no time of day.
     if column in ("time", "duration_s", "elapsed_s"):
         return "", 0
-    return column, rank + len(words) - len(kept)
+    # A global step goes on through epochs in which another is counted.
+    return column, -1 if key == "global step" else rank + len(words) - len(kept)
 
 
 @lru_cache(maxsize=4096)
@@ -199,6 +200,11 @@ def takes_phase(name: str) -> bool:
 def is_evaluation(name: str) -> bool:
     """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`."""
     return not EVALUATION.isdisjoint(key_of(name).split())
+
+
+def is_mean(name: str) -> bool:
+    """Whether a loss is named as a mean over steps."""
+    return not _MEANS.isdisjoint(key_of(name).split())
 
 
 def names_no_quantity(name: str) -> bool:
