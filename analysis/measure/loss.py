@@ -72,6 +72,8 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     base, arm, left = _without_early_failures(base, arm)
     if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
         return refused(why)
+    if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
+        return refused("one loss is a mean over steps, the other is not")
     for log in (*base, *arm):
         if doubt := why_doubtful(log, of=compared.of):
             return refused(doubt)

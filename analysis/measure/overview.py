@@ -25,7 +25,7 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "state": f"{word} ({state.reason})" if state.reason else word,
         "step": int(log.step[-1]) if len(log) else state.last.get("step"),
         "steps": config.get("train.steps"),
-        "epoch": log.last("epoch") if log.axis != "epoch" else None,
+        "epoch": _epoch(log),
         "loss": log.last("loss") if not_finite_from(log) is None else None,
         "steps_per_s": rate.steps_per_s.value if rate.steps_per_s and is_known else None,
         "images_per_s": images_per_s,
@@ -36,6 +36,12 @@ def run_row(log: RunLog) -> dict[str, Any]:
         "where": where(log.facts),
         "format": log.format,
     }
+
+
+def _epoch(log: RunLog) -> float | None:
+    """Return the last epoch beside another axis; a number that never changes is a setting."""
+    known = log.column("epoch")[np.isfinite(log.column("epoch"))]
+    return log.last("epoch") if log.axis != "epoch" and len(np.unique(known)) > 1 else None
 
 
 def _printed(log: RunLog, name: str) -> float | None:

@@ -122,7 +122,7 @@ def _end_times(log: RunLog, own: list[dict[str, Any]], number: int) -> list[floa
 
     Evaluations that a person made after the end are not time of the run.
     """
-    events = [event for event in log.events if event["attempt"] == number]
+    events = [one for one in log.events if one["attempt"] == number and "time" in one]
     ended = [event["time"] for event in _end_events(log, number)]
     return ended or [*(event["time"] for event in events), *(row["time"] for row in own)]
 
@@ -139,7 +139,7 @@ def _all_rows(log: RunLog) -> list[dict[str, Any]]:
         | {name: log.values[name][i] for name in names if not np.isnan(log.values[name][i])}
         for i in range(len(log))
     ]
-    return [*rows, *(dict(record) for record in log.lost)]
+    return [*rows, *(dict(record) for record in log.lost if "step" in record)]
 
 
 def _row_before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> Mapping[str, Any]:

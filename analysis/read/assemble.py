@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analysis.read.clock import median, timed
 from analysis.read.columns import Rows
 from analysis.read.run_log import Ints, RunLog
-from analysis.read.vocabulary import is_evaluation, key_of
+from analysis.read.vocabulary import is_evaluation, is_mean, key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
@@ -28,6 +28,10 @@ _OF_PARTS = frozenset(
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 SAME_MOMENT_S = 5.0
 DISPLACED = 3
+# Rows in another order than that of the training have steps that fall so often.
+REVERSED, SHUFFLED = 0.9, 0.2
+# Falls of a step beyond these, after which so few rows reach it again, are no resumes.
+MOST_RESUMES, SOON = 5, 3
 # Above this share of intervals with an evaluation none is left to time the training by.
 ALL_EVALUATED = 0.9
 
@@ -36,7 +40,7 @@ ALL_EVALUATED = 0.9
 class Placed:
     """Rows with a `step`, what a step is (`RunLog.axis`), and evaluations that are no rows.
 
-    `without_unit` are the times that name none.
+    `without_unit` are the times that name none, and `loss_name` is what the log calls the loss.
     """
 
     rows: Rows
@@ -44,6 +48,7 @@ class Placed:
     remarks: Sequence[str] = ()
     uncertain: Mapping[str, str] = field(default_factory=dict)
     without_unit: frozenset[str] = frozenset()
+    loss_name: str = ""
     evaluations: tuple[Mapping[str, float], ...] = ()
 
 
@@ -77,7 +82,7 @@ def assemble(
 
     Rows without a loss, where others have one, belong to the attempt that they stand in.
     """
-    rows = placed.rows
+    rows = _in_order(placed.rows)
     if not len(rows):
         return []
     step = rows["step"].astype(np.int64)
@@ -114,6 +119,33 @@ def assemble(
             remark += ", which may be epochs of one run: all end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Return rows in the order of their clock, or of their steps, if the file has another order."""
+    falls = np.diff(rows["step"]) < 0
+    if len(rows) < 3:
+        return rows
+    if falls.mean() > REVERSED:
+        return rows.take(np.arange(len(rows))[::-1])
+    clock = _clock(rows)
+    if falls.mean() > SHUFFLED and np.isfinite(clock).all():
+        by_clock = rows.take(np.argsort(clock, kind="stable"))
+        if (np.diff(by_clock["step"]) >= 0).all():
+            return by_clock
+    return rows
+
+
+def _are_mixed(step: Ints) -> bool:
+    """Whether two programs write to one file: most falls of the step are made up for at once.
+
+    After a resume the steps rise slowly to where they were.
+    """
+    falls = np.flatnonzero(np.diff(step) < 0) + 1
+    highest = np.maximum.accumulate(step)
+    after = np.minimum(falls[:, None] + np.arange(1, SOON + 1), len(step) - 1)
+    is_back = step[after].max(axis=1, initial=0) >= highest[falls - 1]
+    return len(falls) > MOST_RESUMES and bool(is_back.mean() > 0.5)
 
 
 def _is_main(rows: Rows) -> NDArray[np.bool_]:
@@ -159,8 +191,15 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             f"{found.twice} rows repeat a step; the last of each is read, and the log does not say "
             "whether the step was printed twice or done again"
         )
+    mixed: dict[str, str] = {}
+    if _are_mixed(step[main]):
+        why = "may be of two programs that write to one file: steps fall and are back at once"
+        mixed = dict.fromkeys(("step", "loss", "time"), why)
     merged, doubts = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
+    if is_mean(placed.loss_name) and placed.axis != "epoch":
+        facts["mean_loss"] = placed.loss_name
+        remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
     merged, remark = _with_whole_batch(merged)
     remarks += [remark] if remark else []
     if placed.axis == "step" and (batch := _only(merged["batch"])):
@@ -174,7 +213,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     lost = int(np.isinf(merged["loss"]).sum())
     if lost and finite:
         remarks.append(f"{lost} of {lost + finite} losses are not finite")
-    uncertain |= {**doubts, **placed.uncertain}
+    uncertain |= {**doubts, **placed.uncertain, **mixed}
     printed = np.unique(np.stack([step, rows["loss"]])[:, np.isfinite(rows["loss"])], axis=1)
     if 2 * min(found.twice, printed.shape[1] - len(np.unique(printed[0]))) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"

@@ -12,8 +12,8 @@ ENDED = 0.98
 MOST_EPOCHS = 1e9
 
 
-def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, str | None] | None:
-    """Return rows with a `step`, what it counts, and a remark; None if they have no axis.
+def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, dict[str, str]] | None:
+    """Return rows with a `step`, what it counts, and doubts; None if they have no axis.
 
     `step_axis` is what a `step` counts that the rows have.
     """
@@ -23,21 +23,22 @@ def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, str | No
         rows = rows.take((rows[column] >= 0) & (rows[column] < LARGEST_STEP))
         if axis == "epoch":
             if (np.mod(rows["epoch"], 1) > 0).sum() > len(rows) / 2:
-                # Shares of epochs: each row is a count of its own.
-                return rows.replace(step=np.arange(1.0, len(rows) + 1)), "unit", None
-            return rows.replace(step=np.ceil(rows["epoch"])), "epoch", None
+                doubt = "records are counted: those of another log may be other shares of epochs"
+                rows = rows.replace(step=np.arange(1.0, len(rows) + 1))
+                return rows, "unit", {"step": doubt, "loss": doubt}
+            return rows.replace(step=np.ceil(rows["epoch"])), "epoch", {}
         rows = rows.replace(step=(np.round if axis == "sample" else np.ceil)(rows[column]))
         if axis == "sample":
             rows = rows.replace(images=rows[column])
         if "epoch" in rows or "bar_s" in rows:
-            rows, remark = through_epochs(rows)
-            return rows, axis, remark
-        return rows, axis, None
+            rows, uncertain = through_epochs(rows)
+            return rows, axis, uncertain
+        return rows, axis, {}
     return None
 
 
-def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
-    """Return rows whose steps go on through the epochs, and a remark if a length is not certain.
+def through_epochs(rows: Rows) -> tuple[Rows, dict[str, str]]:
+    """Return rows whose steps go on through the epochs, and a doubt if a length is not certain.
 
     Steps are counted within an epoch if they fall, or end, when the epoch rises. An epoch is as
     long as its `of`; without one, as its last step, and as the first step to follow if it counts
@@ -48,7 +49,7 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
     epoch = np.where(epoch < MOST_EPOCHS, epoch, np.nan)
     known = np.flatnonzero(~np.isnan(epoch))
     if len(known) < 2 or not _is_within(step[known], epoch[known], of[known]):
-        return rows, None
+        return rows, {}
     first = min(float(epoch[known].min()), 1.0)
     every, is_certain = _lengths(step[known], epoch[known], of[known])
     number, before = np.nan_to_num(epoch, nan=first), np.zeros(len(rows))
@@ -61,13 +62,13 @@ def through_epochs(rows: Rows) -> tuple[Rows, str | None]:
         lengths = _lengths(step[own], epoch[own], of[own])[0] if is_printed else every
         before[session] = _steps_before(number[session], first, {**every, **lengths}, lengths)
     step = step + np.floor(before)
-    remark = None
+    uncertain = {}
     if not is_certain:
-        remark = "the length of an epoch is not known: it counts to its last line"
+        uncertain["step"] = "the length of an epoch is not known: it counts to its last line"
     elif epoch[known[0]] > 1:
-        remark = "the log begins in a later epoch: step assumes that epochs count from 1"
+        uncertain["first step"] = "the log begins in a later epoch: epochs count from 1"
     rows = rows.replace(step=step)
-    return rows.take(rows["step"] < LARGEST_STEP), remark
+    return rows.take(rows["step"] < LARGEST_STEP), uncertain
 
 
 def _is_within(step: Floats, epoch: Floats, of: Floats) -> bool:
@@ -106,7 +107,7 @@ def _lengths(step: Floats, epoch: Floats, of: Floats) -> tuple[dict[float, float
     found, is_certain = {}, True
     counts_from = float(step.min())
     gaps = np.diff(step)[(np.diff(step) > 0) & (np.diff(epoch) == 0)]
-    spacing = float(np.median(gaps)) if len(gaps) else float(np.ptp(step)) + 1.0
+    spacing = float(np.median(gaps)) if len(gaps) else max(float(step.max()), 1.0)
     last = float(step.max())
     for number in np.unique(epoch):
         mine = epoch == number
@@ -151,7 +152,7 @@ def _through_bars(rows: Rows) -> Rows:
 
 def regularity(step: Floats) -> float:
     """Return the share of steps that rise by the commonest rise, of those that change."""
-    rises = np.diff(step)
+    rises = np.diff(step[np.isfinite(step)])
     rises = rises[rises != 0]
     if not len(rises):
         return 1.0

@@ -26,9 +26,9 @@ ALIASES = {
     "duration_s": ("time", "wall time", "walltime"),
     "train_s": ("train s",),
     "elapsed_s": (
-        "elapsed", "elapsed s", "elapsed time", "relative time", "relative time (process)",
+        "elapsed", "elapsed time", "relative time", "relative time (process)",
         "_runtime", "runtime", "time elapsed", "total time", "time since start", "time total",
-        "elapsed seconds", "elapsed sec", "seconds elapsed",
+        "seconds elapsed",
     ),
     "images_per_s": ("imgs sec",),
     "tokens_per_s": ("throughput(tps)", "wps", "tps", "tokens per s device"),
@@ -38,9 +38,9 @@ _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
 # Words that say whose or which value it is, and not what is measured; of a loss also some more.
 _NEUTRAL = frozenset(["train", "training", "trainer", "global", "current", "completed", "consumed"])
-_OF_LOSS = _NEUTRAL | {
-    "avg", "average", "mean", "avr", "running", "reduced", "total", "step", "batch", "epoch", "tr",
-    "lm", "metrics",
+_MEANS = frozenset(["avg", "average", "mean", "avr", "running", "epoch"])
+_OF_LOSS = _NEUTRAL | _MEANS | {
+    "reduced", "total", "step", "batch", "tr", "lm", "metrics"
 }  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
 # `step/s` is a rate; `step_s` is a time.
@@ -80,7 +80,9 @@ _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "second
               "hours": 3600.0}  # fmt: skip
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 # A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
-_ENDS_IN_UNIT = re.compile(r"^(.*?) ?[ (\[](ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$")
+_ENDS_IN_UNIT = re.compile(
+    r"^(.*?) ?[ (\[](s|secs?|seconds|ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$"
+)
 _TELLS_UNIT = re.compile(
     r"(?<![a-z])(?:ms|msecs?|us|ns|s|secs?|seconds?|mins|minutes|hours)(?![a-z])"
 )
@@ -124,7 +126,8 @@ def _known(key: str) -> tuple[str, int]:
     # A time of training is no time of day.
     if column in ("time", "duration_s", "elapsed_s"):
         return "", 0
-    return column, rank + len(words) - len(kept)
+    # A global step goes on through epochs in which another is counted.
+    return column, -1 if key == "global step" else rank + len(words) - len(kept)
 
 
 @lru_cache(maxsize=4096)
@@ -149,9 +152,10 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
             is_time = column in ("step_s", "epoch_s")
             ms = 1e-3 if unit.startswith("ms") else seconds
             return column, ms if is_time else multiple
-    column = _known(named[1] if named else key)[0]
-    if column in ("duration_s", "elapsed_s"):
-        return column, seconds
+    for known in (key, named[1] if named else ""):
+        if (column := _known(known)[0]) in ("duration_s", "elapsed_s"):
+            return column, seconds
+    column = _known(key)[0]
     if key.endswith("kimg"):
         return "images", 1e3
     if column:
@@ -196,6 +200,11 @@ def takes_phase(name: str) -> bool:
 def is_evaluation(name: str) -> bool:
     """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`."""
     return not EVALUATION.isdisjoint(key_of(name).split())
+
+
+def is_mean(name: str) -> bool:
+    """Whether a loss is named as a mean over steps."""
+    return not _MEANS.isdisjoint(key_of(name).split())
 
 
 def names_no_quantity(name: str) -> bool:

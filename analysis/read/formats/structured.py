@@ -129,8 +129,8 @@ def log_of_cells(
     columns |= {own: columns[name] for name, own in renamed.items()}
     placed = on_axis(Rows(columns))
     assert placed is not None
-    rows, axis, remark = placed
-    uncertain = {"loss": doubt} if doubt else {}
+    rows, axis, uncertain = placed
+    uncertain |= {"loss": doubt} if doubt else {}
     for own, quantity in QUANTITIES.items():
         if own in names and (other := cells.alike(own, names[own])) is not None:
             shown = f"{names[own].strip()!r} and {other.strip()!r}"
@@ -140,9 +140,9 @@ def log_of_cells(
     found = Placed(
         rows=rows,
         axis=axis,
-        remarks=[remark] if remark else [],
         uncertain=uncertain,
         without_unit=frozenset(own for own, foreign in names.items() if not tells_unit(foreign)),
+        loss_name=names.get("loss", ""),
     )
     return assemble(found, path=path, name=name, kind=kind, is_text=False)
 

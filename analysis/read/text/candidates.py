@@ -17,6 +17,9 @@ _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
 AS_MANY_TIMES = 0.9
+CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
+# Of minutes as if they were seconds.
+DAY_MIN = 1440.0
 MOST_SIDES, SAMPLES = 12, 20
 
 
@@ -35,6 +38,7 @@ class Candidate:
     has_step: bool
     has_axis: bool
     without_unit: frozenset[str] = frozenset()
+    loss_name: str = ""
     uncertain: dict[str, str] = field(default_factory=dict)
     sides: tuple["Candidate", ...] = ()
 
@@ -91,6 +95,12 @@ def _candidate(
     uncertain = {"loss": doubt} if doubt else {}
     if (step or chosen.get("images", "")) in kind.rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
+    if axis == "sample" and step is not None:
+        uncertain["step"] = "a number without a name may count samples or steps"
+    for column in CLOCKS:
+        if column in chosen and _has_two_parts(kind, chosen[column]):
+            clock = "time" if column in ("day_s", "elapsed_s") else "printed"
+            uncertain[clock] = "a clock of two parts: minutes and seconds, or hours and minutes"
     return Candidate(
         kind=kind,
         name="tqdm" if step == BAR_STEP else dialect.name if dialect else "key: value",
@@ -101,8 +111,19 @@ def _candidate(
         without_unit=frozenset(
             column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
         ),
+        loss_name=kind.fields[chosen["loss"]].name if "loss" in chosen else "",
         uncertain=uncertain,
     )
+
+
+def _has_two_parts(kind: Kind, key: str) -> bool:
+    """Whether a column has clocks such as `10:05`, none of them of more than a day."""
+    if kind.fields[key].form != "clock" or np.nanmax(kind.rows[key], initial=0.0) >= DAY_MIN:
+        return False
+    places = [
+        (shape.sample, shape.fields[key].place) for shape in kind.shapes if key in shape.fields
+    ]
+    return all(sample[begin:end].count(":") == 1 for sample, (begin, end) in places)
 
 
 def _columns(

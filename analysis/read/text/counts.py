@@ -20,11 +20,11 @@ MOST_COUNTS = 6
 FEWEST, STEADY = 5, 0.9
 # Epochs are seldom as many.
 MANY = 1000
+# Fewer are seldom a batch.
+LEAST_BATCH = 16
 _WORDS_OF_STEP = frozenset(
-    (
-        "batch", "batches", "batch idx", "minibatch", "mini batch", "b", "train",
-    )
-)  # fmt: skip
+    ["batch", "batches", "batch idx", "minibatch", "mini batch", "b", "train"]
+)
 
 
 def counts_of(kind: Kind) -> list[str]:
@@ -44,10 +44,7 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
     nested = nested_counts(kind, dialect)
     columns = {key: meaning_of(one, dialect)[0] for key, one in kind.fields.items()}
     counts = counts_of(kind)
-    before: str | None = None
     for key, one in kind.fields.items():
-        if one.form in ("stamp", "rank"):
-            continue
         column, words, total = columns[key], key_of(one.name), one.total is not None
         if key not in counts or key in nested.values():
             pass
@@ -59,12 +56,9 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
             if total or len(np.unique(kind.rows[key])) > 1:
                 ranked.append((50, key))
         elif total and words in ("", "iters", "i"):
-            is_of_step = one.unit.strip() in ("batches", "steps", "iters")
-            if before in ("epoch", None) or is_of_step:
-                ranked.append((60, key))
+            ranked.append((60, key))
         elif key in nested:
             ranked.append((70, key))
-        before = column
     first = next((key for key, one in kind.fields.items() if one.form == "number"), None)
     if not ranked and first in counts and counts_without_name(kind, first):
         return [first]
@@ -89,6 +83,7 @@ def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[str, str]:
         for inner in counts
         for outer in counts
         if outer != inner
+        and (columns[outer] != "step" or columns[inner] == "step")
         and not _NO_EPOCH.search(key_of(kind.fields[outer].name))
         and _begins_again(kind.rows[inner], kind.rows[outer])
     }
@@ -117,18 +112,18 @@ def axis_of(kind: Kind, key: str) -> str:
     one, values = kind.fields[key], kind.rows[key]
     if one.name or one.form != "number":
         return "step"
-    if counts_samples(values):
-        return "sample"
     rises = np.diff(values)[np.diff(values) > 0]
-    is_spaced = len(rises) > 0 and np.median(rises) > 1
-    is_step = one.total is not None or values.max() >= MANY or is_spaced
+    spacing = float(np.median(rises)) if len(rises) else 1.0
+    if _counts_samples(values, spacing):
+        return "sample"
+    is_step = one.total is not None or values.max() >= MANY or spacing > 1
     return "step" if is_step else "unit"
 
 
-def counts_samples(values: Floats) -> bool:
-    """Whether a count without a name begins at the size of a batch: 16, 1616, 3216 of 5011."""
-    rises = np.diff(values)[np.diff(values) > 0]
-    if len(rises) < 2 or values.min() <= 1:
-        return False
-    spacing = float(np.median(rises))
-    return spacing > values.min() and spacing % values.min() == 0
+def _counts_samples(values: Floats, spacing: float) -> bool:
+    """Whether a count rises by batches: 16, 1616, 3216 of 5011, or 640, 1280 of 60000."""
+    begins = bool(1 < values.min() < spacing and spacing % values.min() == 0)
+    # People have every 10th, 50th or 250th step printed.
+    is_round = f"{spacing:.0f}".rstrip("0") in ("1", "2", "25", "3", "4", "5", "6", "8")
+    is_multiple = bool((np.mod(values, spacing) == 0).mean() > STEADY)
+    return begins or (spacing >= LEAST_BATCH and is_multiple and not is_round)

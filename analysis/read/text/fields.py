@@ -23,7 +23,8 @@ _NUMBER = (
 _UNIT = (
     r" ?(?:ms|msecs?|s|secs?|seconds?|mins?|minutes|h|hours)(?:/[a-z]+)?(?![\w/])"
     r"| ?(?:[A-Za-z]+ ?)?/ ?(?:s|sec|second)(?![\w/])|%|[A-Za-z]{1,6}(?:/[A-Za-z]{1,12})?(?!\w)"
-    r"|(?:-?(?:st|nd|rd|th))?[ -](?:batch(?:es)?|steps?|iterations?|iters?|epochs?|updates?)(?!\w)"
+    r"|(?:-?(?:st|nd|rd|th))?[ -](?:batch(?:es)?|steps?|iterations?|iters?|epochs?|updates?)"
+    r"(?!\w|[ \t]+\d)"
 )
 # A number may follow a word without a blank only if it counts: `epoch4`, `step100/174`, `[E4]`.
 _BEFORE = (
@@ -42,6 +43,8 @@ _ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - |\. |->|=>|[^\x20-\x7e]+")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
 _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
+# Whose loss it is, if not that of the weights which are trained.
+_OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
 # Words between a name and its value: `loss so far is 5`.
 _LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
 _NOISE = frozenset(
@@ -133,6 +136,19 @@ def fields_of(line: str) -> tuple[list[Field], str]:
     return [*found, *values][:MOST_FIELDS], head or phase
 
 
+@lru_cache(maxsize=4096)
+def has_letters(line: str) -> bool:
+    """Whether there is a word in a line, which may name what follows."""
+    return re.search(r"[A-Za-z]{2}", line) is not None
+
+
+@lru_cache(maxsize=4096)
+def announced(line: str) -> bool | None:
+    """Return whether a line without a value announces an evaluation; None if it announces none."""
+    match = _QUALIFIER.search(line[:HEAD])
+    return None if match is None else match[1] is None
+
+
 def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
     """Return the values of a line with the names in a line above it, if these are its columns."""
     names = [cell[0] for cell in _CELL.finditer(header[:LONGEST_LINE])]
@@ -163,8 +179,9 @@ def _values(line: str) -> tuple[list[Field], str]:
         if match["stamp"]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
-        name, unit, start = _named(gap)
+        name, unit, start, whose = _named(gap)
         is_first = not any(one.form != "stamp" for one in found)
+        head = whose if is_first else head
         for word in _QUALIFIER.finditer(gap[:start]):
             phase = "" if word[1] else word[0].lower()
             start = word.start()
@@ -195,8 +212,11 @@ def _values(line: str) -> tuple[list[Field], str]:
 
 
 @lru_cache(maxsize=4096)
-def _named(gap: str) -> tuple[str, str, int]:
-    """Return the name at the end of the text before a value, its unit, and where it begins."""
+def _named(gap: str) -> tuple[str, str, int, str]:
+    """Return the name at the end of the text before a value, its unit, and where it begins.
+
+    The last are the words before the name of whose value it is: `EMA` of `EMA step`.
+    """
     head = gap.rstrip(_SIGNS)
     unit = ""
     if match := _UNIT_IN_NAME.fullmatch(head[-80:]):
@@ -205,7 +225,7 @@ def _named(gap: str) -> tuple[str, str, int]:
     ends = [end.end() for end in _ENDS.finditer(head)]
     start = ends[-1] if ends else 0
     words = head[start:].split()
-    kept = words[-5:]
+    kept, whose = words[-5:], ""
     while len(kept) > 1 and kept[0].lower().strip("-.") in _NOISE | {""}:
         kept = kept[1:]
     for first in range(len(kept)):
@@ -215,12 +235,15 @@ def _named(gap: str) -> tuple[str, str, int]:
         if not is_known or (_OTHER_COUNT & set(before) and not is_sentence):
             continue
         if is_sentence or not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):
-            kept = kept[first:] if is_sentence or not set(before) & _MODIFIERS else kept
+            if is_sentence or not set(before) & _MODIFIERS:
+                whose = " ".join(word for word in before if word in _OTHER_WEIGHTS)
+                kept = kept[first:]
             break
     name = " ".join(kept) if kept and re.search(r"[A-Za-z]", " ".join(kept)) else ""
     if not name:
-        return "", unit, max(len(gap) - 12, 0)
-    return name, unit, head.rfind(kept[0], 0, len(head) - len(" ".join(kept)) + len(kept[0]))
+        return "", unit, max(len(gap) - 12, 0), ""
+    start = head.rfind(kept[0], 0, len(head) - len(name) + len(kept[0]))
+    return name, unit, start, whose
 
 
 def _is_shared(name: str) -> bool:

@@ -8,18 +8,13 @@ from analysis.read.assemble import Placed
 from analysis.read.columns import Rows
 from analysis.read.epochs import regularity
 from analysis.read.text.candidates import Candidate
-from analysis.read.vocabulary import is_evaluation
 
 FEWEST_STEPS, FEWEST_WITHOUT_LOSS = 3, 5
 # Steps that rise by a constant less often are not those of a training.
 LEAST_REGULAR = 0.3
 MOST_FALLS = 0.02
-LEAST_LOSSES = 0.3
 # A loss in the line of its step is the whole; one in a line beside may be a part.
 BESIDE = 2.1
-# Without a loss or an evaluation, a total or one of these shows that a training is counted.
-_MEASURED = ("of", "epochs", "images_per_s", "tokens_per_s", "steps_per_s", "step_s", "bar_s",
-             "duration_s", "elapsed_s", "train_s", "lr")  # fmt: skip
 _AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": -3.0}
 
 
@@ -56,16 +51,14 @@ def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     if is_bar and losses:
         # Drawings between two losses are of the training, too.
         losses = 1.0
-    has_loss = losses >= LEAST_LOSSES
-    is_evaluated = any(is_evaluation(name) for name in rows.columns)
-    is_measured = any(name in rows for name in _MEASURED)
+    has_loss = losses > 0
     # One line may be the first of a training; many of one step are a count that stands still.
     is_first = has_loss and (len(rows) == 1 or axis == "epoch")
     fewest = 1 if is_first else 2 if has_loss else FEWEST_WITHOUT_LOSS
     regular = regularity(step)
     falls = float((np.diff(step) < 0).mean()) if len(step) > 1 else 0.0
     is_irregular = regular < LEAST_REGULAR and distinct >= FEWEST_STEPS and falls > MOST_FALLS
-    if distinct < fewest or is_irregular or not (has_loss or is_evaluated or is_measured):
+    if distinct < fewest or is_irregular:
         return 0.0
     size = 0.3 * min(np.log10(distinct), 4.0)
     return 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + size + _AXES.get(axis, 0.0)

@@ -16,7 +16,9 @@ from analysis.read.text.fields import (
     BAR_STEP,
     LONGEST_LINE,
     Field,
+    announced,
     fields_of,
+    has_letters,
     named_by_header,
 )
 from analysis.read.text.pieces import Piece
@@ -36,11 +38,10 @@ MOST_SHAPES, MOST_KINDS = 20_000, 40
 EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
-_LETTERS = re.compile(r"[A-Za-z]{2}").search
 _THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
 _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
-_DIGITS = r"[0-9]++(?:[.:][0-9]++|,[0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
+_DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
 _TOKEN = re.compile(rf"({_DIGITS})")
 _TOKEN_OR_WORD = re.compile(rf"({_DIGITS}|nan\b|NaN\b|inf\b)")
 
@@ -125,6 +126,8 @@ class Shape:
             n for n, (begin, end) in enumerate(self._spans)
             if n not in inside and _GLUED.search(self.sample, max(begin - 1, 0), end + 1)
         ]  # fmt: skip
+        self.words = " ".join(self.gaps)
+        self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
         self.texts: list[list[str]] = []
         self.places: list[int] = []
 
@@ -171,6 +174,8 @@ class Shape:
         if cell.form in ("clock", "bar clock"):
             return clocks(texts)
         joined = " ".join(texts)
+        if "_" in joined or "'" in joined:
+            texts = tuple(text.replace("_", "").replace("'", "") for text in texts)
         if "," in joined and all(map(_THOUSANDS_OR_DECIMALS.fullmatch, texts)):
             self.with_commas.add(cell.column)
         if "e+" in joined:
@@ -184,11 +189,14 @@ class Shape:
 class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
-    `numbered` counts the lines with a number. `header` is the last line without one.
+    `phases` are lines without a value that announce training or an evaluation: their places and
+    whether it is an evaluation. `numbered` counts the lines with a number. `header` is the last
+    line without one.
     """
 
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
+    phases: list[tuple[int, bool]] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
     header: str = ""
@@ -210,7 +218,7 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
         text.lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
     kinds: dict[tuple[str, ...], Kind] = {}
     for shape in dict.fromkeys(shapes.values()):
-        if any(one.form not in ("stamp", "rank") for one in shape.fields.values()):
+        if shape.has_value:
             kind = kinds.setdefault(
                 (shape.head, *shape.fields),
                 Kind(head=shape.head, fields=shape.fields, sample=shape.sample),
@@ -243,15 +251,20 @@ def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape], text: Text) 
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
                 shape = shapes[key] = Shape(parts, header)
-            if shape is not None and shape.cells:
+            if shape is not None and shape.has_value:
                 if not shape.texts:
                     seen.append(shape)
                 shape.texts.append(parts[1::2])
                 shape.places.append(place)
-            elif _LETTERS(line):
-                header = line
-        elif _LETTERS(line):
+                words = ""
+            else:
+                words = shape.words if shape is not None else ""
+        else:
+            words = line
+        if words and has_letters(words):
             header = line
+            if (phase := announced(words)) is not None:
+                text.phases.append((piece.offset + place, phase))
         place += len(line) + 1
     text.numbered, text.header = text.numbered + numbered, header
     for shape in seen:

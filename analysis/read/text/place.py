@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.read.assemble import Placed, main_group, one_rank
 from analysis.read.columns import Rows, join
 from analysis.read.epochs import on_axis
 from analysis.read.text.candidates import Candidate
+from analysis.read.text.kinds import Text
 from analysis.read.vocabulary import is_evaluation
 from analysis.stats.intervals import Floats
 
@@ -21,24 +23,27 @@ _CLOCKS = frozenset(
 )
 
 
-def placed_rows(candidate: Candidate, epochs: Rows) -> Placed | None:
-    """Return the rows of a candidate on the axis that they have, None if they have none.
-
-    `epochs` are those that lines of any kind name.
-    """
+def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
+    """Return the rows of a candidate on the axis that they have, None if they have none."""
+    epochs = text.epochs
     rows, remarks = one_rank(_with_epochs(candidate.rows, epochs))
     sides = [*candidate.sides]
     if candidate.is_bar:
         rows = last_drawings(main_group(rows))
     else:
-        rows, others, told = _of_one_total(rows)
-        sides += [replace(candidate, rows=others, has_axis=False)] if told else []
-        remarks += told
+        is_other = _is_announced(rows, text)
+        if not is_other.any():
+            is_other, told = _of_other_totals(rows)
+            remarks += told
+        if is_other.any():
+            others = {name: rows[name][is_other] for name in ("line", "place")}
+            others["val_loss"] = rows["loss"][is_other]
+            sides.append(replace(candidate, rows=Rows(others), has_axis=False))
+            rows = rows.take(~is_other)
     found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
     if found is None:
         return None
-    rows, axis, remark = found
-    remarks += [remark] if remark else []
+    rows, axis, uncertain = found
     if axis == "sample":
         # Those of a step, which is not the axis.
         rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
@@ -48,7 +53,8 @@ def placed_rows(candidate: Candidate, epochs: Rows) -> Placed | None:
         rows=rows,
         axis=axis,
         remarks=remarks,
-        uncertain={**_uncertain(rows, axis, candidate), **candidate.uncertain},
+        loss_name=candidate.loss_name,
+        uncertain={**uncertain, **_uncertain(rows, axis, candidate), **candidate.uncertain},
         without_unit=candidate.without_unit.union(
             *(one.without_unit - candidate.rows.columns.keys() for one in candidate.sides)
         ),
@@ -80,22 +86,38 @@ def last_drawings(rows: Rows) -> Rows:
     return rows.take(np.append(differs, True))
 
 
-def _of_one_total(rows: Rows) -> tuple[Rows, Rows, list[str]]:
-    """Return the rows of the commonest total, if a few alternate, the others, and a remark on them.
+def _is_announced(rows: Rows, text: Text) -> NDArray[np.bool_]:
+    """Return which rows [n] are of an evaluation that a line without a value announces.
+
+    They repeat the epoch and step of the training's last row; those at another are the training's.
+    """
+    found = np.zeros(len(rows), dtype=bool)
+    if not any(is_evaluation for _, is_evaluation in text.phases) or "loss" not in rows:
+        return found
+    begins = np.array([place for place, _ in text.phases], dtype=np.float64)
+    of = np.searchsorted(begins, rows["place"]) - 1
+    flags = np.array([False, *(is_evaluation for _, is_evaluation in text.phases)])[of + 1]
+    at = list(zip(rows["epoch"].tolist(), rows["step"].tolist(), strict=True))
+    last = None
+    for row, (flag, here) in enumerate(zip(flags.tolist(), map(str, at), strict=True)):
+        found[row] = flag and here == last
+        last = last if found[row] else here
+    return found
+
+
+def _of_other_totals(rows: Rows) -> tuple[NDArray[np.bool_], list[str]]:
+    """Return which rows [n] are not of the commonest total, if a few alternate, and a remark.
 
     `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its evaluation.
     """
     of = rows["of"][~np.isnan(rows["of"])]
     totals, counts = np.unique(of, return_counts=True)
     if not 2 <= len(totals) <= 3 or (np.diff(of) != 0).sum() < len(totals) + 1:
-        return rows, Rows({}), []
+        return np.zeros(len(rows), dtype=bool), []
     main = totals[::-1][counts[::-1].argmax()]
-    is_other = (rows["of"] != main) & ~np.isnan(rows["of"])
-    others = {name: rows[name][is_other] for name in ("line", "place")}
-    others["val_loss"] = rows["loss"][is_other]
     names = " and ".join(f"{total:g}" for total in totals if total != main)
     remark = f"lines that count to {names} may be of evaluations: their loss is a val_loss"
-    return rows.take(~is_other), Rows(others), [remark]
+    return (rows["of"] != main) & ~np.isnan(rows["of"]), [remark]
 
 
 def _uncertain(rows: Rows, axis: str, candidate: Candidate) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """Read a text log by the kind of line that explains most of it, or by a user's pattern."""
 
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
-from analysis.read.text.teach import propose
+from analysis.read.text.teach import unread_text
 
 FEWEST_WITHOUT_STEP = 5
 # A line with one of these alone in its log is a configuration.
@@ -48,9 +47,9 @@ def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
     found = on_axis(rows)
     if found is None:
         return []
-    rows, axis, remark = found
-    told = [f"the pattern reads {len(rows):,} of {lines:,} lines", *([remark] if remark else [])]
-    placed = Placed(rows=rows, axis=axis, remarks=told)
+    rows, axis, uncertain = found
+    told = [f"the pattern reads {len(rows):,} of {lines:,} lines"]
+    placed = Placed(rows=rows, axis=axis, remarks=told, uncertain=uncertain)
     logs = assemble(placed, path=path, name=name, kind="pattern")
     return [replace(log, lines_read=(len(rows), lines)) for log in logs]
 
@@ -62,7 +61,7 @@ def judge_all(text: Text) -> list[Judged]:
         # One line is enough if it names a step and a loss: a training that has just begun.
         is_first = one.has_loss and one.axis == "step" and not _CONFIG.search(one.kind.sample)
         if one.has_axis and (one.kind.count > 1 or is_first):
-            placed = placed_rows(one, text.epochs)
+            placed = placed_rows(one, text)
             if placed is not None:
                 found.append(judge(one, placed, numbered=text.numbered))
     kept = [one for one in found if one.score > 0] or _without_count(text)
@@ -103,19 +102,5 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
 
 
 def what_is_unread(path: Path) -> str:
-    """Return a sentence on a text file without a run: its most repeated line, and a pattern."""
-    kinds = read_kinds(pieces(path)).kinds
-    proposal = propose(kinds)
-    if proposal is not None:
-        return (
-            f"text of an unknown format. {proposal.lines} lines are like {proposal.shape!r}; this "
-            f"reads {proposal.read} of them: --pattern {shlex.quote(proposal.pattern)}"
-        )
-    if not kinds:
-        return "text of an unknown format, without a number"
-    return (
-        f"text of an unknown format: the commonest line with a number is "
-        f"{kinds[0].sample.strip()[:160]!r} ({kinds[0].count} times), and no number in it rises "
-        "steadily. If it is a log of a training, name its numbers: "
-        "--pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
-    )
+    """Return a sentence on a text file without a run."""
+    return unread_text(read_kinds(pieces(path)).kinds)

@@ -1,45 +1,48 @@
-"""Propose a `--pattern` for the lines that a log repeats most."""
+"""Say what an unread text is, and propose a `--pattern` for the lines that it repeats most."""
 
 import re
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.read.columns import losses_by_other_names
 from analysis.read.epochs import regularity
 from analysis.read.text.counts import counts_of
 from analysis.read.text.fields import Field
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, meaning, names_no_quantity
+from analysis.read.vocabulary import meaning
 
-# Of the lines that a proposal was written for it must read this share.
+# Of the lines that a pattern is written for it must read this share.
 LEAST_READ = 0.5
 FEWEST_LINES, LONGEST_SHAPE = 3, 160
 
 
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """A pattern that was tried: it reads `read` of the `lines` lines that look like `shape`."""
-
-    pattern: str
-    shape: str
-    read: int
-    lines: int
-
-
-def propose(kinds: Sequence[Kind]) -> Proposal | None:
-    """Return the pattern for the most repeated kind of line with a number that rises steadily."""
+def unread_text(kinds: Sequence[Kind]) -> str:
+    """Return a sentence on a text's most repeated line, with a pattern that was tried on it."""
+    if not kinds:
+        return "text of an unknown format, without a number"
     for kind in kinds:
         step = _rising(kind)
         if step is None or kind.count < FEWEST_LINES:
             continue
-        text = _pattern(kind, step)
+        pattern = _pattern(kind, step)
         counts = {shape.sample: sum(map(len, shape.parts)) for shape in kind.shapes}
-        read = sum(count for line, count in counts.items() if re.search(text, line))
+        read = sum(count for line, count in counts.items() if re.search(pattern, line))
         if read >= LEAST_READ * kind.count:
-            shape = kind.sample.strip()[:LONGEST_SHAPE]
-            return Proposal(pattern=text, shape=shape, read=read, lines=kind.count)
-    return None
+            return (
+                f"text of an unknown format. {kind.count} lines are like {_shown(kind)}; this "
+                f"reads {read} of them: --pattern {shlex.quote(pattern)}"
+            )
+    return (
+        f"text of an unknown format: the commonest line with a number is {_shown(kinds[0])} "
+        f"({kinds[0].count} times), and no number in it rises steadily. If it is a log of a "
+        "training, name its numbers: --pattern 'step (?P<step>\\d+).*?loss (?P<loss>\\S+)'"
+    )
+
+
+def _shown(kind: Kind) -> str:
+    return repr(kind.sample.strip()[:LONGEST_SHAPE])
 
 
 def _rising(kind: Kind) -> str | None:
@@ -51,37 +54,17 @@ def _rising(kind: Kind) -> str | None:
     return None
 
 
-def _loss(kind: Kind, step: str) -> str | None:
-    """Return the key of a loss by its name, else of the first decimal that does not only rise.
-
-    Without a name for it, or with one that only says that it is of training, it may be the loss.
-    """
-    fields = {
-        key: one for key, one in kind.fields.items()
-        if one.form == "number" and key != step and not is_evaluation(one.name)
-    }  # fmt: skip
-    named = [key for key, one in fields.items() if is_loss(one.name)]
-    decimals = [
-        key for key, one in fields.items()
-        if key in kind.decimals and (np.diff(kind.rows[key]) < 0).any()
-        and names_no_quantity(one.name) and names_no_quantity(one.context)
-        and not meaning(one.name, one.unit)[0].endswith("_s")
-    ]  # fmt: skip
-    # Of several decimals one without a name may be anything.
-    decimals = [key for key in decimals if fields[key].name or len(decimals) == 1]
-    return next(iter([*named, *decimals]), None)
-
-
 def _pattern(kind: Kind, step: str) -> str:
+    """Return a pattern for a count and the loss, if a number is named as one."""
     count = kind.fields[step]
-    # `Training 3 Epoch` counts epochs as `epoch 3` does.
-    after = rf"{_context(count, is_first=True)}\d+\s+epoch"
-    is_epoch = meaning(count.name, count.unit)[0] == "epoch" or re.search(
-        after, kind.sample, re.IGNORECASE
-    )
-    loss = _loss(kind, step)
+    names = {one.name: key for key, one in kind.fields.items() if key in kind.decimals}
+    renamed, _ = losses_by_other_names({name: kind.rows[key] for name, key in names.items()})
+    loss = next((names[name] for name, column in renamed.items() if column == "loss"), None)
+    # `Training 3 Epoch` counts epochs as `epoch 3` does, and so does the first number of a table.
+    after = re.search(rf"{_context(count, is_first=True)}\d+\s+epoch", kind.sample, re.IGNORECASE)
     is_table = not count.name and count.total is not None and loss is None
-    groups = {step: rf"(?P<{'epoch' if is_epoch or is_table else 'step'}>\d+)"}
+    is_epoch = meaning(count.name, count.unit)[0] == "epoch" or after or is_table
+    groups = {step: rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)"}
     if loss is not None:
         groups[loss] = r"(?P<loss>[-+.,\deEnaif]+)"
     text = ""
@@ -92,8 +75,8 @@ def _pattern(kind: Kind, step: str) -> str:
 
 
 def _context(one: Field, *, is_first: bool) -> str:
-    words = re.split(r"\s+", one.context)
-    text = r"\s*".join(re.escape(word).replace(r"\ ", " ") for word in words)
-    if is_first and not re.search(r"\w", one.context):
-        return rf"^\s*{text}" if not one.context.strip() else text
-    return (r"\b" if re.match(r"\w", one.context) else "") + text
+    words = one.context.split()
+    text = r"\s*".join(re.escape(word) for word in ["", *words, ""])
+    if is_first and not words:
+        return r"^\s*"
+    return (r"\b" if re.match(r"\w", one.context) else "") + text.removeprefix(r"\s*")

@@ -13,15 +13,19 @@ import numpy as np
 
 from analysis.stats.intervals import Floats
 
-_DAY_TIME = r"\d\d:\d\d:\d\d(?:[.,]\d{1,6})?"
+_DAY_TIME = (
+    r"\d\d:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?![\d:])(?: [AP]M\b)?(?: ?(?:[+-]\d\d:?\d\d|Z)\b)?"
+)
 STAMP = re.compile(
     r"(?<![\w.])(?:\d\d(?:\d\d)?[-/.]\d\d[-/.]\d\d(?:\d\d)?[ T_-]{1,3}|\d\d[-/]\d\d |"
-    r"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME + r"(?: [AP]M\b)?"
+    r"\d{8}[ T_-]|[IWEF]\d{4} |[A-Z][a-z]{2} {1,2}\d{1,2} )" + _DAY_TIME
 )
 _DATE_AND_TIME = re.compile(
-    r"(?:[IWEF](?=\d))?(.+?)[ T_-]+((?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)(?:\.\d+)?)"
+    r"(?:[IWEF](?=\d))?(.+?)[ T_-]+((?:[01]\d|2[0-3]):[0-5]\d(?::(?:[0-5]\d|60)(?:\.\d+)?)?)"
     r"(?: ([AP])M)?"
 )
+# The hours and minutes that a clock is ahead of UTC, behind a time of day.
+_ZONE = re.compile(r"(?:(?<=:\d\d)|(?<=\d{3})) ?(?:([+-])(\d\d):?(\d\d)|Z)$")
 # Dates that are not ISO 8601, in the order in which they are tried.
 _WITH_YEAR = ("%Y-%m-%d", "%Y%m%d", "%m-%d-%Y", "%m-%d-%y")
 _WITHOUT_YEAR = ("%m-%d", "%m%d", "%b %d")
@@ -105,6 +109,9 @@ def moments(texts: Sequence[str], *, day_first: bool = False) -> Floats:
 
     A date such as `05/06/2023` has its month first, unless told otherwise.
     """
+    if any(_ZONE.search(text) for text in (*texts[:1], *texts[-1:])):
+        here = moments([_ZONE.sub("", text) for text in texts], day_first=day_first)
+        return here - np.array([_ahead_s(text) for text in texts])
     spelled = "\n".join(texts).replace(",", ".").replace("/", "-").split("\n")
     with suppress(ValueError, UserWarning), warnings.catch_warnings():
         # NumPy warns of a time zone.
@@ -113,6 +120,14 @@ def moments(texts: Sequence[str], *, day_first: bool = False) -> Floats:
     if day_first:
         spelled = [re.sub(r"^(\d\d)([-.])(\d\d)\b", r"\3\2\1", text) for text in spelled]
     return np.array([_moment(text) for text in spelled])
+
+
+def _ahead_s(text: str) -> float:
+    """Return the seconds that the clock of a stamp is ahead of UTC."""
+    match = _ZONE.search(text)
+    if match is None or not match[1]:
+        return 0.0
+    return float(f"{match[1]}1") * (3600 * int(match[2]) + 60 * int(match[3]))
 
 
 def likelier(month_first: Floats, day_first: Floats) -> Floats:
@@ -129,7 +144,7 @@ def _moment(text: str) -> float:
     match = _DATE_AND_TIME.fullmatch(text)
     if match is None:
         return math.nan
-    passed = clock_s(match[2])
+    passed = clock_s(match[2] if match[2].count(":") == 2 else f"{match[2]}:00")
     if match[3]:
         passed = passed % HALF_DAY_S + HALF_DAY_S * (match[3] == "P")
     return _midnight(match[1].replace(".", "-")) + passed

@@ -64,6 +64,8 @@ def test_a_time_without_a_unit_has_no_interval(name, shown, unit, suffix, tmp_pa
         ("step/s", lambda step, _: 1 / step),
         ("steps_s", lambda step, _: 1 / step),
         ("elapsed_s", lambda _, passed: passed),
+        ("time_s", lambda _, passed: passed),
+        ("wall time (sec)", lambda _, passed: passed),
         ("elapsed_minutes", lambda _, passed: passed / 60),
         ("train_s", lambda _, passed: passed),
         ("_runtime", lambda _, passed: passed),
@@ -116,3 +118,9 @@ def test_a_renamed_column_keeps_the_unit_of_its_own_name(tmp_path):
 def test_times_that_are_not_finite_are_none(value, tmp_path):
     columns = {"time": lambda *_: value, "elapsed": lambda *_: value}
     assert planted(tmp_path / "x.csv", columns).rate is None
+
+
+def test_the_time_of_a_loss_is_no_loss(tmp_path):
+    rate = planted(tmp_path / "x.csv", {"loss_ms": lambda *_: 7.0})
+    assert rate.log.last("loss") == pytest.approx(3 / ROWS)
+    assert not rate.log.uncertain

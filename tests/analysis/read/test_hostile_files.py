@@ -31,8 +31,12 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
+MUTATIONS = ("cut", "copy", "flip", "digits", "letters", "nested", "one line", "hostile", "end")
+
+
 def mutate(data: bytes, rng: random.Random) -> bytes:
     """Return the bytes with one to six cuts, copies, flips or insertions of hostile text."""
+    digits, letters = b"0123456789.,:", b"abcdefghijklmnopqrstuvwxyz /_"
     for _ in range(rng.randint(1, 6)):
         at, to = sorted(rng.randrange(len(data) + 1) for _ in range(2))
         to = min(to, at + 400)
@@ -45,9 +49,19 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
                 + bytes(b ^ (1 << rng.randrange(8)) for b in data[at:to][:9])
                 + data[at + 9 :]
             ),
+            "digits": lambda at=at, to=to, data=data: (
+                data[:at] + bytes(rng.choices(digits, k=to - at)) + data[to:]
+            ),
+            "letters": lambda at=at, to=to, data=data: (
+                data[:at] + bytes(rng.choices(letters, k=to - at)) + data[to:]
+            ),
+            "nested": lambda at=at, data=data: data[:at] + b"[{(" * rng.randrange(200) + data[at:],
+            "one line": lambda at=at, to=to, piece=piece, data=data: (
+                data[:at] + piece.replace(b"\n", b" ") + data[to:]
+            ),
             "hostile": lambda at=at, data=data: data[:at] + rng.choice(HOSTILE) + data[at:],
             "end": lambda at=at, data=data: data[: max(at, 1)],
-        }[rng.choice(["cut", "copy", "flip", "hostile", "end"])]() or b"x"
+        }[rng.choice(MUTATIONS)]() or b"x"
     return data
 
 
@@ -70,8 +84,9 @@ def test_mutated_logs_are_survived_in_a_small_draw(tmp_path, capsys):
 
 
 @pytest.mark.long
-def test_ten_thousand_mutated_logs_are_survived(tmp_path, capsys):
-    survive(10_000, tmp_path, capsys, seed=1)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_ten_thousand_mutated_logs_are_survived(seed, tmp_path, capsys):
+    survive(10_000, tmp_path, capsys, seed=seed)
 
 
 def mutated_runs(count: int, tmp_path, capsys, *, seed: int) -> None:
@@ -150,4 +165,16 @@ def test_half_of_a_character_is_no_number(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("3.5", '"\\ud800"'))
     (log,) = read_file(path, name="x")
     assert len(log) >= 8
+    assert main(["speed", str(path)]) == 0
+
+
+def test_a_loss_that_is_not_finite_is_no_end_of_a_run(tmp_path: Path) -> None:
+    entries = [
+        f'{{"time_ms": {1000 * n}, "key": "tracked_stats", "value": {{"train_loss": '
+        f'{"NaN" if n > 50 else 1.0}}}, "metadata": {{"samples_count": {32 * n}}}}}'
+        for n in range(1, 60)
+    ]
+    start = '{"key": "run_start", "value": null, "time_ms": 5}'
+    path = tmp_path / "x"
+    path.write_text("\n".join(f"0: :::MLLOG {entry}" for entry in (start, *entries)))
     assert main(["speed", str(path)]) == 0

@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis.__main__ import main
@@ -206,15 +207,12 @@ def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
     assert len(log.values["loss"]) == 59
 
 
-def test_a_number_of_another_name_is_not_proposed_as_the_loss(tmp_path, capsys):
+def test_a_number_before_the_word_epoch_counts_epochs(tmp_path):
     lines = [
         f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)
     ]
-    (tmp_path / "x").write_text("\n".join(lines))
-    assert main(["runs", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "(?P<epoch>" in error
-    assert "(?P<loss>" not in error
+    [log] = logs_of(tmp_path / "x", "\n".join(lines))
+    assert (log.axis, int(log.step[-1]), log.last("loss")) == ("epoch", 59, None)
 
 
 def test_a_pattern_is_one_of_lines_and_counts_those_that_it_reads(tmp_path):
@@ -312,3 +310,92 @@ def test_a_line_glued_to_a_bar_has_the_step_of_the_bar(tmp_path):
     [log] = logs_of(tmp_path / "x", "\r".join(rows))
     assert int(log.step[-1]) == 57
     assert log.column("loss")[log.step == 50] == pytest.approx(9 / 50, abs=1e-3)
+
+
+TABLES = {
+    "blanks": ("epoch     train_loss  valid_loss  time", "{n}         {x:.6f}    {y:.6f}    00:14"),
+    "bars": ("| Epoch | Train Loss | Val Loss | acc1 |\n|---|---|---|---|",
+             "| {n} | {x:.4f} | {y:.4f} | 0.5 |"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_line_of_names_names_the_columns_below(name, tmp_path):
+    header, row = TABLES[name]
+    rows = [row.format(n=n, x=3 / n, y=4 / n) for n in range(1, 20)]
+    [log] = logs_of(tmp_path / "x", "\n".join(["training", header, *rows]))
+    assert (log.axis, int(log.step[-1])) == ("epoch", 19)
+    assert log.last("loss") == pytest.approx(3 / 19, abs=1e-4)
+    [value] = [v for k, v in log.evaluations[-1].items() if "loss" in k]
+    assert value == pytest.approx(4 / 19, abs=1e-4)
+
+
+def test_a_line_of_names_names_the_values_before_a_bar(tmp_path):
+    lines = []
+    for e in range(1, 6):
+        lines.append("      Epoch    GPU_mem   box_loss   cls_loss       Size")
+        lines += [
+            f"        {e}/5      2.3G      {1.2 / e:.4g}      {3.4 / e:.4g}        640: "
+            f"{10 * i:3d}%|##   | {i}/10 [00:{i:02d}<00:01,  1.00it/s]"
+            for i in range(1, 11)
+        ]
+    [log] = logs_of(tmp_path / "x", "\n".join(lines))
+    assert int(log.step[-1]) == 50
+    assert "two readings: box_loss, cls_loss" in log.uncertain["loss"]
+
+
+def test_a_number_without_a_name_counts_if_it_rises_by_a_constant(tmp_path):
+    rows = [f"{n} val {9 / (n + 1):.4f}\n{n} train {8 / (n + 1):.4f}" for n in range(0, 9000, 10)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, int(log.step[-1])) == ("step", 8990)
+    assert log.last("loss") == pytest.approx(8 / 8991, abs=1e-4)
+    assert log.evaluations[-1]["val_loss"] == pytest.approx(9 / 8991, abs=1e-4)
+    assert "may be a loss" in log.uncertain["loss"]
+
+
+def test_a_few_lines_of_the_training_are_found_among_many_others(tmp_path):
+    noise = [f"part{n:02d}x gives {n}.5 of {m}" for n in range(60) for m in range(3)]
+    noise = [line.replace("x", chr(97 + n % 26)) for n, line in enumerate(noise)]
+    rows = [f"iter: {n} total_loss: {5 - n / 100:.3f}" for n in (19, 39)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*noise, *rows]))
+    assert log.step.tolist() == [19, 39]
+
+
+def test_losses_apart_from_the_bars_are_at_even_steps(tmp_path):
+    bars = [f"{n}%|##| {n}/167 [00:{n // 3:02d}<00:01, 3.0it/s]" for n in range(168)]
+    dicts = [f"{{'loss': {5 / n:.4f}, 'epoch': {3 * 10 * n / 167:.2f}}}" for n in range(1, 17)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*bars, *dicts]))
+    steps = log.step[np.isfinite(log.column("loss"))]
+    assert steps.tolist() == list(range(10, 161, 10))
+
+
+def test_a_loss_without_a_count_is_shown_and_doubted(tmp_path):
+    rows = [f"train loss = {3 / n:.4f}" for n in range(1, 30)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, log.last("loss")) == ("unit", pytest.approx(3 / 29, abs=1e-4))
+    assert "neither a step nor an epoch" in log.uncertain["loss"]
+
+
+def test_stamps_in_lines_of_their_own_are_the_times_of_the_steps(tmp_path):
+    rows = [
+        f"[2025-10-28 20:{n // 6:02d}:{n % 6}0,000] [INFO] timer: global_step={n}, speed=16.7\n"
+        f"[Step {n}/300] Loss: {5 / n:.4f}"
+        for n in range(1, 301)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert np.nanmedian(np.diff(log.column("time"))) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("column", ["frame", "Episode", "total_timesteps"])
+def test_frames_and_episodes_are_steps(column, tmp_path):
+    rows = [f"{500 * n},{n / 7:.3f}" for n in range(1, 30)]
+    [log] = logs_of(tmp_path / "x", "\n".join([f"{column},reward", *rows]))
+    assert int(log.step[-1]) == 14_500
+
+
+def test_the_first_of_several_losses_in_a_table_is_shown_and_doubted(tmp_path):
+    rows = [f"{n},{3 / n:.4f},{2 / n:.4f},{4 / n:.4f}" for n in range(1, 30)]
+    head = "epoch,train/box_loss,train/cls_loss,val/box_loss"
+    [log] = logs_of(tmp_path / "x", "\n".join([head, *rows]))
+    assert log.last("loss") == pytest.approx(3 / 29, abs=1e-4)
+    assert "two readings" in log.uncertain["loss"]
