@@ -95,6 +95,12 @@ def _fit(
             break
         left_out.append(next((head for head in drop if head in others), others[-1]))
         kept.remove(left_out[-1])
+    for head in left_out[::-1]:
+        # A narrow column may fit beside those that were left out after it.
+        if least[head] + GAP <= free:
+            left_out.remove(head)
+            free -= least[head] + GAP
+    kept = [head for head in cells if head not in left_out]
     widths = {head: least[head] for head in kept}
     missing = {head: max(map(len, (heading(head), *cells[head]))) - least[head] for head in kept}
     for number, head in enumerate(sorted(kept, key=missing.__getitem__)):
@@ -109,8 +115,7 @@ def _least(head: str, column: Sequence[str], name: int) -> int:
     longest = max(map(len, column))
     if not all(re.fullmatch(NUMBERS, cell) for cell in column):
         longest = min(longest, SENTENCE if any(" " in cell for cell in column) else name)
-    words = max(map(len, heading(head).split()), default=0)
-    return max(longest, min(words, SENTENCE))
+    return max(longest, max(map(len, _broken(head).split()), default=0))
 
 
 def heading(name: str) -> str:
@@ -118,14 +123,25 @@ def heading(name: str) -> str:
     return name if "." in name else name.replace("_per_", "/").replace("_", " ")
 
 
+def _broken(head: str) -> str:
+    """Return a heading with a space wherever a line may end; a key may end after its dots."""
+    return re.sub(r"(?<=[._])(?=.)", " ", head) if "." in head else heading(head)
+
+
+def _head_lines(head: str, width: int) -> list[str]:
+    if len(heading(head)) <= width:
+        return [heading(head)]
+    return [re.sub(r"(?<=[._]) ", "", line) for line in textwrap.wrap(_broken(head), width)]
+
+
 def _rendered(columns: Mapping[str, tuple[Sequence[str], int]], numbers: Container[str]) -> str:
     is_coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    lines = []
-    rows = zip(*([heading(head), *column] for head, (column, _) in columns.items()), strict=True)
+    lines = list[str]()
     widths = [width for _, width in columns.values()]
-    for row in rows:
+    for row in (list(columns), *zip(*(column for column, _ in columns.values()), strict=True)):
         colours = [COLOURS.get(cell.split(" ")[0]) if is_coloured else None for cell in row]
-        parts = [textwrap.wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
+        wrap = textwrap.wrap if lines else _head_lines
+        parts = [wrap(cell, width) for cell, width in zip(row, widths, strict=True)]
         for line in itertools.zip_longest(*parts, fillvalue=""):
             cells = [
                 part.rjust(width) if head in numbers else part.ljust(width)

@@ -19,7 +19,7 @@ from analysis.stats.intervals import Estimate, Floats
 
 ERROR = 0.05
 # An arm that scatters more than this share of cells would by chance stands for itself.
-UNLIKE = 0.1
+UNLIKE = 0.05
 # The chance of better luck than `is_in_reach` takes the rest of a study to have.
 LUCK = 0.1
 # The cells of a study count at most as much as so many repeats of the cell itself, so that a cell
