@@ -190,8 +190,8 @@ class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
     `phases` are lines without a value that announce training or an evaluation: their places and
-    whether it is an evaluation. `numbered` counts the lines with a number. `header` is the last
-    line without one.
+    whether it is an evaluation. `numbered` counts the lines with a number, `cut` those too long to
+    be read to their end. `header` is the last line without a number.
     """
 
     kinds: list[Kind] = field(default_factory=list)
@@ -199,6 +199,7 @@ class Text:
     phases: list[tuple[int, bool]] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
+    cut: int = 0
     header: str = ""
 
 
@@ -244,6 +245,7 @@ def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape], text: Text) 
         parts = split(line[:LONGEST_LINE])
         if len(parts) > 1:
             numbered += 1
+            text.cut += len(line) > LONGEST_LINE
             key = tuple(parts[::2])
             shape = shapes.get(key)
             if shape is not None and shape.fixed:

@@ -35,7 +35,10 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     if not judged:
         return []
     best = judged[0]
-    placed = replace(best.placed, remarks=[*_disagreement(judged), *best.placed.remarks])
+    told = [*_disagreement(judged), *best.placed.remarks]
+    if text.cut:
+        told.append(f"{text.cut} lines are too long, and may hold later values than those read")
+    placed = replace(best.placed, remarks=told)
     logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
     kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
     counts = (sum(kind.count for kind in kinds), text.lines)
