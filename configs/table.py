@@ -27,7 +27,7 @@ WIDTH = 100
 SENTENCE, NAME = 16, 32
 GAP = 2
 # Columns that are never left out, and keep their place if all rows are alike.
-RESULTS = r"^(state|speedup|ratio|speed_ratio|b_simple)$|verdict$"
+RESULTS = r"^(state|speedup|ratio|speed_ratio|b_simple|exact)$|verdict$"
 NUMBERS = r"[-+\d.,:/%x\[\] einfa]*"
 # What a terminal shows in red (31), green (32) and yellow (33), by the first word of a cell.
 COLOURS = {
@@ -95,19 +95,26 @@ def _fit(
             break
         left_out.append(next((head for head in drop if head in others), others[-1]))
         kept.remove(left_out[-1])
+    widths = {head: least[head] for head in kept}
+    free = _widened(widths, {head: max(map(len, cells[head])) for head in kept}, free)
     for head in left_out[::-1]:
         # A narrow column may fit beside those that were left out after it.
         if least[head] + GAP <= free:
             left_out.remove(head)
+            widths[head] = least[head]
             free -= least[head] + GAP
-    kept = [head for head in cells if head not in left_out]
-    widths = {head: least[head] for head in kept}
-    missing = {head: max(map(len, (heading(head), *cells[head]))) - least[head] for head in kept}
-    for number, head in enumerate(sorted(kept, key=missing.__getitem__)):
-        more = max(0, min(missing[head], free // (len(kept) - number)))
+    _widened(widths, {head: len(heading(head)) for head in widths}, free)
+    return {head: widths[head] for head in cells if head in widths}, left_out
+
+
+def _widened(widths: dict[str, int], wanted: Mapping[str, int], free: int) -> int:
+    """Widen columns to what is wanted, those that lack the least first; return what is left."""
+    missing = {head: max(0, wanted[head] - widths[head]) for head in widths}
+    for number, head in enumerate(sorted(missing, key=missing.__getitem__)):
+        more = max(0, min(missing[head], free // (len(missing) - number)))
         widths[head] += more
         free -= more
-    return widths, left_out
+    return free
 
 
 def _least(head: str, column: Sequence[str], name: int) -> int:
