@@ -205,4 +205,4 @@ def test_a_study_ends_when_its_verdicts_are_settled(checkout: Checkout, cluster:
     assert {cluster.accounted(found.job(row.cell))["State"] for row in found.study.rows()} == {
         "COMPLETED"
     }
-    assert "that could change no verdict" in (found.study.path / "report.html").read_text()
+    assert "skipped (decided)" in (found.study.path / "report.html").read_text()
