@@ -42,11 +42,11 @@ def pass_of(log: RunLog) -> Hashable:
 
     Each repeat and each seed of a study is a pass over all cells in random order.
     """
-    study, nodes = study_of(log.path), nodes_of(log)
-    if study is None or not nodes:
+    study, where = study_of(log.path), nodes_of(log)
+    if study is None or not where:
         return None
     name = _passes(study.path, study.cells_file.stat().st_mtime_ns).get(log.path.name)
-    return (study.path, *name, nodes) if name else None
+    return (study.path, *name, where) if name else None
 
 
 @lru_cache(maxsize=16)

@@ -1,7 +1,6 @@
-"""Turn rows into run logs: tell ranks, bars, epochs, attempts and runs apart."""
+"""Turn rows into run logs: tell ranks, bars and runs apart."""
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -10,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.read.attempts import are_mixed, attempts
 from analysis.read.clock import median, timed
 from analysis.read.columns import Rows
+from analysis.read.evaluations import evaluation_records, with_evaluated
 from analysis.read.run_log import Ints, RunLog
-from analysis.read.vocabulary import is_evaluation, is_mean, key_of
+from analysis.read.vocabulary import is_mean, key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
@@ -26,14 +27,8 @@ _OF_PARTS = frozenset(
      "accum steps", "accumulation steps", "accumulate grad batches"]
 )  # fmt: skip
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
-SAME_MOMENT_S = 5.0
-DISPLACED = 3
 # Rows in another order than that of the training have steps that fall so often.
 REVERSED, SHUFFLED = 0.9, 0.2
-# Falls of a step beyond these, after which so few rows reach it again, are no resumes.
-MOST_RESUMES, SOON = 5, 3
-# Above this share of intervals with an evaluation none is left to time the training by.
-ALL_EVALUATED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,18 +131,6 @@ def _in_order(rows: Rows) -> Rows:
     return rows
 
 
-def _are_mixed(step: Ints) -> bool:
-    """Whether two programs write to one file: most falls of the step are made up for at once.
-
-    After a resume the steps rise slowly to where they were.
-    """
-    falls = np.flatnonzero(np.diff(step) < 0) + 1
-    highest = np.maximum.accumulate(step)
-    after = np.minimum(falls[:, None] + np.arange(1, SOON + 1), len(step) - 1)
-    is_back = step[after].max(axis=1, initial=0) >= highest[falls - 1]
-    return len(falls) > MOST_RESUMES and bool(is_back.mean() > 0.5)
-
-
 def _is_main(rows: Rows) -> NDArray[np.bool_]:
     """Return which rows [n] are of the training: those with a loss, if there are some."""
     has_loss = ~np.isnan(rows["loss"])
@@ -179,7 +162,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     place = np.cumsum(np.diff(step[kept], prepend=-1) != 0) - 1
     taken = rows.take(kept)
     merged = taken.merged(place)
-    merged, uncertain = _with_evaluated(merged, taken, place, is_main[kept])
+    merged, uncertain = with_evaluated(merged, taken, place, is_main[kept])
     of = of[kept][np.append(np.diff(place) != 0, True)]
     remarks = []
     if found.begun:
@@ -192,7 +175,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             "whether the step was printed twice or done again"
         )
     mixed: dict[str, str] = {}
-    if _are_mixed(step[main]):
+    if are_mixed(step[main]):
         why = "may be of two programs that write to one file: steps fall and are back at once"
         mixed = dict.fromkeys(("step", "loss", "time"), why)
     merged, doubts = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
@@ -232,40 +215,6 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             uncertain=uncertain,
             remarks=tuple(f"{name}: {remark}" for remark in remarks),
         )
-    ]
-
-
-def _with_evaluated(
-    merged: Rows, rows: Rows, number: Ints, is_main: NDArray[np.bool_]
-) -> tuple[Rows, dict[str, str]]:
-    """Return merged rows with a count of evaluations that rises over each interval with one.
-
-    `number` [n] are the merged rows of `rows`. An evaluation in a record of its own is after or
-    before the training's of that step, by its place; another may be on either side of its row.
-    """
-    present = np.zeros(len(rows), dtype=bool)
-    for name in _of_evaluation(rows.columns):
-        present |= ~np.isnan(rows[name])
-    trained = np.full(len(merged), np.nan)
-    trained[number[is_main]] = rows["place"][is_main]
-    at = number[present]
-    is_after = rows["place"][present] > trained[at]
-    is_before = rows["place"][present] < trained[at]
-    counts = np.bincount(np.append(at[~is_after], at[~is_before] + 1), minlength=len(merged) + 1)
-    counts = counts[: len(merged)]
-    if not counts[1:].any():
-        return merged, {}
-    if (counts[1:] > 0).mean() > ALL_EVALUATED:
-        return merged, {"time": "every interval holds an evaluation: training alone is not timed"}
-    return merged.replace(evaluated=np.cumsum(counts, dtype=np.float64)), {}
-
-
-def _of_evaluation(names: Iterable[str]) -> list[str]:
-    """Return the names of metrics of an evaluation."""
-    return [
-        name
-        for name in names
-        if is_evaluation(name) and not name.endswith("_s") and "best" not in key_of(name).split()
     ]
 
 
@@ -322,75 +271,5 @@ def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> 
         line=line,
         values=values,
         events=events,
-        evaluations=_evaluations(step, line, values),
+        evaluations=evaluation_records(step, line, values),
     )
-
-
-def _evaluations(
-    step: Ints, line: Ints, values: Mapping[str, Floats]
-) -> tuple[Mapping[str, Any], ...]:
-    """Return a record for every row with a metric that is named for an evaluation."""
-    names = [
-        name
-        for name in values
-        if (is_evaluation(name) or "accuracy" in key_of(name)) and not name.endswith("_s")
-    ]
-    beside = [name for name in ("time", "images", "elapsed_s") if name in values]
-    present = np.zeros(len(step), dtype=bool)
-    for name in names:
-        present |= ~np.isnan(values[name])
-    found = []
-    for row in np.flatnonzero(present).tolist():
-        record = {name: float(values[name][row]) for name in (*beside, *names)}
-        record = {name: value for name, value in record.items() if not np.isnan(value)}
-        if "elapsed_s" in record:
-            record.setdefault("time", record["elapsed_s"])
-        found.append(record | {"step": int(step[row]), "line": int(line[row])})
-    return tuple(found)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempts:
-    """The attempt of each of `n` rows [n], 0 if it was printed twice or done again.
-
-    `begun` are the rows at which a later attempt begins; `twice` counts rows that repeat a step.
-    """
-
-    of: Ints
-    begun: list[int]
-    twice: int
-
-    @property
-    def count(self) -> int:
-        """The number of attempts."""
-        return len(self.begun) + 1
-
-
-def attempts(step: Ints, clock: Floats) -> Attempts:
-    """Return the attempts in rows of `step` [n] and of a clock [n] (NaN if there is none).
-
-    A step seen before was printed twice (by another rank, by a bar that is redrawn) if the clock
-    shows the same moment; else it is done again, and the rows from that step on are superseded.
-    A new step that is lower by more than a line or two out of order begins an attempt, too.
-    """
-    of, begun, twice = np.ones(len(step), dtype=np.int64), list[int](), 0
-    if (np.diff(step) > 0).all():
-        return Attempts(of=of, begun=begun, twice=twice)
-    seen, recent, before = dict[int, int](), deque[int](maxlen=DISPLACED + 1), -1
-    for row, now in enumerate(step.tolist()):
-        earlier, is_repeated, before = seen.get(now), now == before, now
-        if earlier is not None and not is_repeated:
-            is_repeated = abs(clock[row] - clock[earlier]) <= SAME_MOMENT_S
-        if is_repeated and earlier is not None:
-            of[earlier], of[row], seen[now] = 0, len(begun) + 1, row
-            twice += 1
-            continue
-        if earlier is not None or (len(recent) > DISPLACED and now < min(recent)):
-            begun.append(row)
-            for old in [old for old in seen if old >= now]:
-                of[seen.pop(old)] = 0
-            recent.clear()
-        of[row] = len(begun) + 1
-        seen[now] = row
-        recent.append(now)
-    return Attempts(of=of, begun=begun, twice=twice)

@@ -36,7 +36,7 @@ def kept_with_log(function: Function) -> Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Stay:
-    """Where and when the job of one attempt ran; None for what is not recorded."""
+    """The place and time of one attempt's job; None for what is not recorded."""
 
     nodes: frozenset[str]
     ranks: int | None

@@ -33,7 +33,7 @@ Repeat = tuple[int, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What a study settles so far, its runs by cell, and the cells that more repeats cannot change.
+    """The verdicts of a study so far, its runs by cell, and the cells that are settled.
 
     A row of `found` is the verdict on a quantity of a cell against the first one, by the repeats
     done so far; its interval holds at any time (`analysis.stats.sequential`), for all of the study.

@@ -1,4 +1,4 @@
-"""What runs already, and the cells of a study that one process runs here: their order and turns."""
+"""Refuse a second job or process, and order the cells that one process runs here, in turns."""
 
 import random
 import shlex

@@ -1,13 +1,11 @@
 """A text log is read by what explains it: names with their numbers, epochs, evaluations, clocks."""
 
 import re
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
 from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 from analysis.read.options import parse_options, reading_with
@@ -82,6 +80,14 @@ def test_epochs_before_a_step_are_one_run_in_every_form(line, tmp_path):
     assert log.step.tolist() == list(range(1, 451))
 
 
+def test_a_number_before_the_word_epoch_counts_epochs(tmp_path):
+    lines = [
+        f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(lines))
+    assert (log.axis, int(log.step[-1]), log.last("loss")) == ("epoch", 59, None)
+
+
 def test_an_epoch_in_a_line_of_its_own_counts_for_the_lines_below(tmp_path):
     rows = [
         f"Epoch {e}/5\n" + "\n".join(f"step {i}/20 - loss: {1 / (e + i):.4f}" for i in range(1, 21))
@@ -100,15 +106,6 @@ def test_an_epoch_that_is_named_at_its_end_is_that_of_the_lines_above(row, tmp_p
         rows += [f"Epoch {e} avg {2 / e:.3f}"]
     [log] = logs_of(tmp_path / "x", "\n".join(rows[:-1]))
     assert log.step.tolist() == list(range(0, 400, 10))
-
-
-def test_no_pattern_calls_a_number_without_a_name_a_loss(tmp_path, capsys):
-    rows = [f"  {n}/99  9.24G  {3 / n:.4f}  {2 / n + n % 2:.4f}  640" for n in range(1, 99)]
-    (tmp_path / "x").write_text("\n".join(rows))
-    assert main(["runs", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "(?P<epoch>" in error
-    assert "(?P<loss>" not in error
 
 
 def test_steps_of_another_total_between_epochs_are_not_those_of_the_training(tmp_path):
@@ -191,50 +188,6 @@ def test_only_the_last_drawing_of_every_bar_is_every_epoch(tmp_path):
     bars = [f"Epoch {n}: 100%|####| 800/800 [01:40<00:00, 8.00it/s, loss=0.5]" for n in range(5)]
     [log] = logs_of(tmp_path / "x", "\n".join(bars))
     assert log.step.tolist() == [800, 1600, 2400, 3200, 4000]
-
-
-def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
-    noise = [f"Namespace(seed={n})" for n in range(3)]
-    lines = [f"turn {3 * n} train {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
-    (tmp_path / "x").write_text("\n".join([*noise, *lines]))
-    assert main(["runs", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "59 lines are like 'turn" in error
-    assert "reads 59 of them" in error
-    pattern = shlex.split(error.rpartition("--pattern ")[2])[0]
-    [log] = logs_of(tmp_path / "x", "\n".join([*noise, *lines]), pattern=pattern)
-    assert log.step.tolist() == list(range(3, 180, 3))
-    assert len(log.values["loss"]) == 59
-
-
-def test_a_number_before_the_word_epoch_counts_epochs(tmp_path):
-    lines = [
-        f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(lines))
-    assert (log.axis, int(log.step[-1]), log.last("loss")) == ("epoch", 59, None)
-
-
-def test_a_pattern_is_one_of_lines_and_counts_those_that_it_reads(tmp_path):
-    text = "\n".join(f"{n} {1 / n:.5f}" for n in range(1, 50)) + "\nend\n"
-    [log] = logs_of(tmp_path / "x", text, pattern=r"^(?P<step>\d+) (?P<loss>\S+)$")
-    assert len(log) == 49
-    assert any("reads 49 of 50 lines" in remark for remark in log.remarks)
-
-
-@pytest.mark.parametrize("group", ["interval_s", "elapsed_s", "stamp"])
-def test_groups_of_a_pattern_are_clocks(group, tmp_path):
-    shown = {
-        "interval_s": lambda n: "30.0",
-        "elapsed_s": lambda n: f"{30 * n}",
-        "stamp": lambda n: f"{(23 + n // 120) % 24:02d}:{n // 2 % 60:02d}:{30 * (n % 2):02d}",
-    }[group]
-    text = "\n".join(f"@{shown(n)} #{10 * n} ={1 / n:.4f}" for n in range(1, 240))
-    pattern = rf"@(?P<{group}>\S+) #(?P<step>\d+) =(?P<loss>\S+)"
-    [log] = logs_of(tmp_path / "x", text, pattern=pattern)
-    rate = measure_rate(log, clock=None).rate
-    assert rate is not None
-    assert rate.value == pytest.approx(1 / 3, rel=0.02)
 
 
 def test_utf16_is_read(tmp_path):

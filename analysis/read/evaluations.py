@@ -1,0 +1,72 @@
+"""The evaluations in the rows of a log: which intervals hold one, and their records."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.read.columns import Rows
+from analysis.read.run_log import Ints
+from analysis.read.vocabulary import is_evaluation, key_of
+from analysis.stats.intervals import Floats
+
+# Above this share of intervals with an evaluation none is left to time the training by.
+ALL_EVALUATED = 0.9
+
+
+def with_evaluated(
+    merged: Rows, rows: Rows, number: Ints, is_main: NDArray[np.bool_]
+) -> tuple[Rows, dict[str, str]]:
+    """Return merged rows with a count of evaluations that rises over each interval with one.
+
+    `number` [n] are the merged rows of `rows`. An evaluation in a record of its own is after or
+    before the training's of that step, by its place; another may be on either side of its row.
+    """
+    present = np.zeros(len(rows), dtype=bool)
+    for name in _of_evaluation(rows.columns):
+        present |= ~np.isnan(rows[name])
+    trained = np.full(len(merged), np.nan)
+    trained[number[is_main]] = rows["place"][is_main]
+    at = number[present]
+    is_after = rows["place"][present] > trained[at]
+    is_before = rows["place"][present] < trained[at]
+    counts = np.bincount(np.append(at[~is_after], at[~is_before] + 1), minlength=len(merged) + 1)
+    counts = counts[: len(merged)]
+    if not counts[1:].any():
+        return merged, {}
+    if (counts[1:] > 0).mean() > ALL_EVALUATED:
+        return merged, {"time": "every interval holds an evaluation: training alone is not timed"}
+    return merged.replace(evaluated=np.cumsum(counts, dtype=np.float64)), {}
+
+
+def _of_evaluation(names: Iterable[str]) -> list[str]:
+    """Return the names of metrics of an evaluation."""
+    return [
+        name
+        for name in names
+        if is_evaluation(name) and not name.endswith("_s") and "best" not in key_of(name).split()
+    ]
+
+
+def evaluation_records(
+    step: Ints, line: Ints, values: Mapping[str, Floats]
+) -> tuple[Mapping[str, Any], ...]:
+    """Return a record for every row with a metric that is named for an evaluation."""
+    names = [
+        name
+        for name in values
+        if (is_evaluation(name) or "accuracy" in key_of(name)) and not name.endswith("_s")
+    ]
+    beside = [name for name in ("time", "images", "elapsed_s") if name in values]
+    present = np.zeros(len(step), dtype=bool)
+    for name in names:
+        present |= ~np.isnan(values[name])
+    found = []
+    for row in np.flatnonzero(present).tolist():
+        record = {name: float(values[name][row]) for name in (*beside, *names)}
+        record = {name: value for name, value in record.items() if not np.isnan(value)}
+        if "elapsed_s" in record:
+            record.setdefault("time", record["elapsed_s"])
+        found.append(record | {"step": int(step[row]), "line": int(line[row])})
+    return tuple(found)
