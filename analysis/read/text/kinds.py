@@ -17,6 +17,7 @@ from analysis.read.columns import Rows, join
 from analysis.read.epochs import regularity
 from analysis.read.run_log import Ints
 from analysis.read.text.fields import (
+    BAR,
     BAR_STEP,
     LONGEST_LINE,
     Field,
@@ -131,9 +132,10 @@ class Shape:
             total = one.total and self._cell(f"{key}/of", "number", one.total)
             self.cells += [cell, total] if total else [cell]
         inside = {n for cell in self.cells for n in range(cell.first, cell.last + 1)}
+        outside_bar = BAR.sub(lambda bar: "," * len(bar[0]), self.sample)
         self.fixed = [
             n for n, (begin, end) in enumerate(self._spans)
-            if n not in inside and _GLUED.search(self.sample, max(begin - 1, 0), end + 1)
+            if n not in inside and _GLUED.search(outside_bar, max(begin - 1, 0), end + 1)
         ]  # fmt: skip
         self.words = " ".join(self.gaps)
         self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
@@ -317,7 +319,7 @@ def _lines_of(printed: str, text: Text) -> _Lines:
     has_words = any(word in printed for word in ("nan", "NaN", "inf"))
     tokens = (_TOKEN_OR_WORD if has_words else _TOKEN).split(printed)
     gaps, numbers = _HOLE.join(tokens[::2]), tokens[1::2]
-    may_have_commas = f"{_HOLE},{_HOLE}" in gaps or "," in "".join(numbers)
+    may_have_commas = f"{_HOLE},{_HOLE}" in gaps or f"{_HOLE}0," in _HOLE.join(numbers)
     if may_have_commas and not text.has_commas and has_decimal_commas(printed):
         text.has_commas = True
         return _lines_of(printed, text)
