@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from analysis.read.formats.mlperf import is_mlperf, read_mlperf
-from analysis.read.formats.structured import delimiter_of, read_csv, read_json
+from analysis.read.formats.structured import (
+    delimiter_of,
+    read_csv,
+    read_history,
+    read_json,
+)
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
@@ -57,7 +62,8 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
             return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
     if is_mlperf(path):
         return read_mlperf(path, name=name)
-    return read_text(path, name=name, pattern=options.pattern)
+    logs = read_text(path, name=name, pattern=options.pattern)
+    return logs or ([] if options.pattern else read_history(path, name=name))
 
 
 def is_binary(start: bytes) -> bool:

@@ -63,13 +63,17 @@ _MODIFIERS = frozenset(
 _QUALIFIER = re.compile(
     rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/.])", re.IGNORECASE
 )
-# ai-toolkit, kohya, diffusers, accelerate, Lightning: the head of a bar of tqdm.
+_CLOCK = r"(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?"
+_RATE = r", *[.\d]+(?:s/ ?\w+|\w+/s)"
+# ai-toolkit, kohya, diffusers, accelerate, Lightning: the head of a bar of tqdm, whose total may
+# not be known, `18it [04:48, 17.03s/it`.
 BAR = re.compile(
     r"(?:\d{1,3}%[ \t]*+(?:\|[^\n|]{0,1500}+\|)?|\|[^\n|]{0,1500}+\|)[ \t]*+"
     r"(?P<step>\d{1,15})/(?P<of>\d{1,15}) "
-    r"\[(?P<clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
-    r"(?:, *[.\d]+(?:s/ ?\w+|\w+/s))?"
+    rf"\[(?P<clock>{_CLOCK})<[^,\]\n]{{0,30}}(?:{_RATE})?"
+    rf"|(?<![\w./])(?P<count>\d{{1,15}}) ?[a-z]{{1,12}} \[(?P<passed>{_CLOCK}){_RATE}"
 )
+_OF_BAR = {"count": "step", "passed": "clock"}
 NOT_TRAINING = re.compile(
     r"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     r"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
@@ -120,9 +124,10 @@ def fields_of(line: str) -> tuple[list[Field], str]:
     if bar := BAR.search(line):
         head = " ".join(re.sub(r"[\d\W]+", " ", line[: bar.start()]).split())
         if not NOT_TRAINING.search(line[: bar.start()]):
+            known = ("step", "of", "clock") if bar["step"] else ("count", "passed")
             found += [
-                Field(name="", form=f"bar {name}", place=bar.span(name))
-                for name in ("step", "of", "clock")
+                Field(name="", form=f"bar {_OF_BAR.get(name, name)}", place=bar.span(name))
+                for name in known
             ]
             head = f"bar {head}"
         line = _without(line, *bar.span())
@@ -133,6 +138,9 @@ def fields_of(line: str) -> tuple[list[Field], str]:
         if logger := _LOGGER.match(line):
             line = _without(line, *logger.span())
     values, phase = _values(line)
+    if bar and values and values[0].total and not values[0].name:
+        # `[fold 0] 015/200:  25%|..`: the bar is that of an epoch.
+        values[0] = replace(values[0], name="epoch")
     return [*found, *values][:MOST_FIELDS], head or phase
 
 
@@ -162,7 +170,8 @@ def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
         return fields
     if not all(len(inside) == 1 and not inside[0].name for inside in in_cells[: len(names)]):
         return fields
-    found = {id(inside[0]): name for inside, name in zip(in_cells, names, strict=False)}
+    pairs = zip(in_cells, names, strict=False)
+    found = {id(inside[0]): name for inside, name in pairs if inside[0].form != "stamp"}
     return [replace(one, name=found.get(id(one), one.name)) for one in fields]
 
 

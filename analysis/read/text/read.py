@@ -17,8 +17,12 @@ from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.text.teach import unread_text
+from analysis.read.vocabulary import meaning
 
 FEWEST_WITHOUT_STEP = 5
+# Losses of two kinds of lines that differ by less are one.
+ALIKE = 0.02
+_OF_TRAINING = re.compile(r"(?i)train|epoch|step|iter")
 # A line with one of these alone in its log is a configuration.
 _CONFIG = re.compile(
     r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
@@ -37,8 +41,9 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     best = judged[0]
     told = [*_disagreement(judged), *best.placed.remarks]
     if text.cut:
-        told.append(f"{text.cut} lines are too long, and may hold later values than those read")
-    placed = replace(best.placed, remarks=told)
+        told.append(f"{text.cut} lines are too long, and may hold later steps and losses")
+    uncertain = {**_without_loss(best), **best.placed.uncertain}
+    placed = replace(best.placed, remarks=told, uncertain=uncertain)
     logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
     kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
     counts = (sum(kind.count for kind in kinds), text.lines)
@@ -83,6 +88,21 @@ def _without_count(text: Text) -> list[Judged]:
     return found
 
 
+def _without_loss(best: Judged) -> dict[str, str]:
+    """Return a doubt about counts that nothing names as those of a training: no loss, no word."""
+    one = best.candidate
+    if "loss" in best.placed.rows or any(side.has_loss for side in one.sides):
+        return {}
+    if one.is_bar:
+        is_named = _OF_TRAINING.search(one.kind.head) is not None
+    else:
+        names = [meaning(field.name)[0] for field in one.kind.fields.values()]
+        is_named = not {"step", "epoch", "images"}.isdisjoint(names)
+    if is_named:
+        return {}
+    return {"step": "may be that of anything: its lines name neither a training nor a loss"}
+
+
 def _disagreement(judged: Sequence[Judged]) -> list[str]:
     """Return a remark on the next best candidate if it has lines of its own."""
     best = judged[0]
@@ -100,8 +120,19 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
         beside = [side.kind for side in best.candidate.sides if not side.has_step]
         if other.has_loss and not other.is_bar and other.kind not in beside:
             shape = " ".join(field.name for field in list(other.kind.fields.values())[:4])
-            return [f"lines of another kind are not read: {shape!r} ..."]
+            return [f"lines of another kind are not read: {shape!r} ...{_of_others(best, one)}"]
     return []
+
+
+def _of_others(best: Judged, other: Judged) -> str:
+    """Say that lines which are not read end with another loss, or may be another run."""
+    rows, others = best.placed.rows, other.placed.rows
+    if rows["place"].max() < others["place"].min() or others["place"].max() < rows["place"].min():
+        return "; they stand apart, and may be another run"
+    loss, at_end = (some["loss"][~np.isnan(some["loss"])] for some in (rows, others))
+    if not (len(loss) and len(at_end)) or abs(loss[-1] - at_end[-1]) <= ALIKE * abs(loss[-1]):
+        return ""
+    return f"; their last loss is {at_end[-1]:.4g}, and may be the one that you want"
 
 
 def what_is_unread(path: Path) -> str:
