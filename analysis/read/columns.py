@@ -20,7 +20,7 @@ from analysis.stats.intervals import Floats
 LARGEST_STEP = 1 << 53
 MOST_COLUMNS = 400
 # Names that some give a loss and others something else; preferred ones first.
-OBJECTIVES = ("total", "objective", "cost", "recon", "reconstruction", "score")
+OBJECTIVES = ("total", "l", "objective", "cost", "recon", "reconstruction", "score")
 
 # The rows that have a value, and the values.
 Column = tuple[Sequence[int] | NDArray[np.int64], Sequence[float] | Floats]

@@ -68,8 +68,9 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
 
 def is_binary(start: bytes) -> bool:
     """Whether a file's first bytes are not text: weights, images, pickles."""
-    # A file that was cut while it was written to begins with zeros.
-    start = start.lstrip(b"\0")
+    # A file that was cut while it was written to begins with zeros, and a shell of Windows that
+    # appends to a text writes UTF-16.
+    start = start.replace(b"\0", b"")
     if not start:
         return True
     odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")
@@ -105,7 +106,7 @@ def what_is(path: Path) -> str:
     if is_binary(start):
         return "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
-    if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\d\]])", start):
+    if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\]])", start):
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
         if keys:
             return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"

@@ -100,7 +100,8 @@ _PHASES = frozenset(
 # With one of these a name with a loss is of a setting.
 _NO_LOSS = frozenset(
     ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
-     "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum"]
+     "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum", "worst",
+     "highest", "maximum", "trend"]
 )  # fmt: skip
 _CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")

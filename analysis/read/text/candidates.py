@@ -175,12 +175,15 @@ def _adds_times(one: Candidate, main: Candidate) -> bool:
 def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
     found: list[Candidate] = []
-    count = main.kind.count
+    # A step may be named again where a checkpoint is saved.
+    counts = main.kind.count, len(np.unique(main.rows["step" if main.has_step else "epoch"]))
     for one in every:
         if one.kind is main.kind or any(one.kind is other.kind for other in found):
             continue
         is_part = not one.has_axis or (one.axis == "sample" and main.axis == "step")
-        is_of_record = is_part and abs(one.kind.count - count) <= max(AS_MANY * count, 1)
+        is_of_record = is_part and any(
+            abs(one.kind.count - count) <= max(AS_MANY * count, 1) for count in counts
+        )
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
         is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
         if (is_of_record and not main.has_loss) or is_beside:

@@ -138,9 +138,6 @@ def fields_of(line: str) -> tuple[list[Field], str]:
         if logger := _LOGGER.match(line):
             line = _without(line, *logger.span())
     values, phase = _values(line)
-    if bar and values and values[0].total and not values[0].name:
-        # `[fold 0] 015/200:  25%|..`: the bar is that of an epoch.
-        values[0] = replace(values[0], name="epoch")
     return [*found, *values][:MOST_FIELDS], head or phase
 
 
@@ -173,6 +170,15 @@ def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
     pairs = zip(in_cells, names, strict=False)
     found = {id(inside[0]): name for inside, name in pairs if inside[0].form != "stamp"}
     return [replace(one, name=found.get(id(one), one.name)) for one in fields]
+
+
+def with_epoch_of_bar(fields: list[Field]) -> list[Field]:
+    """Return the values of a line in which a count before a bar is an epoch: `15/200:  25%|..`."""
+    first = next((n for n, one in enumerate(fields) if not one.form.startswith("bar")), None)
+    if first and fields[first].total and not fields[first].name:
+        named = replace(fields[first], name="epoch")
+        return [*fields[:first], named, *fields[first + 1 :]]
+    return fields
 
 
 def _without(line: str, begin: int, end: int) -> str:
@@ -241,7 +247,8 @@ def _named(gap: str) -> tuple[str, str, int, str]:
         rest, before = " ".join(kept[first:]), [word.lower() for word in kept[:first]]
         is_sentence = bool(before) and before[-1] in _NOISE - {"of"}
         is_known = rest.lower() != "time" and meaning(rest)[0] != ""
-        if not is_known or (_OTHER_COUNT & set(before) and not is_sentence):
+        is_place = before[-2:] in (["end", "of"], ["start", "of"])
+        if not is_known or (_OTHER_COUNT & set(before) and not (is_sentence or is_place)):
             continue
         if is_sentence or not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):
             if is_sentence or not set(before) & _MODIFIERS:

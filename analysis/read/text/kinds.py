@@ -25,6 +25,7 @@ from analysis.read.text.fields import (
     fields_of,
     has_letters,
     named_by_header,
+    with_epoch_of_bar,
 )
 from analysis.read.text.pieces import Piece
 from analysis.read.text.values import (
@@ -38,7 +39,7 @@ from analysis.read.text.values import (
 from analysis.read.vocabulary import is_loss
 from analysis.stats.intervals import Floats
 
-MOST_SHAPES, MOST_KINDS = 20_000, 40
+MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
@@ -104,7 +105,7 @@ class _Cell:
 class Shape:
     """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
 
-    def __init__(self, gaps: list[str], numbers: list[str], header: str) -> None:
+    def __init__(self, gaps: list[str], numbers: list[str], headers: list[str]) -> None:
         parts = [*chain.from_iterable(zip(gaps, numbers, strict=False)), gaps[-1]]
         self.sample = "".join(parts)
         self.gaps = gaps
@@ -117,7 +118,11 @@ class Shape:
         self.with_commas: set[str] = set()
         self.parts: list[Rows] = []
         found, self.head = fields_of(self.sample)
-        for one in named_by_header(found, self.sample, header):
+        # The header of a table of bars is that of many, with other lines between.
+        known = headers if BAR_STEP in {f"|{one.form}|" for one in found} else headers[:1]
+        named = (named_by_header(found, self.sample, header) for header in known)
+        found = next((fields for fields in named if fields is not found), found)
+        for one in with_epoch_of_bar(found):
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
@@ -204,8 +209,8 @@ class Text:
 
     `phases` are lines without a value that announce training or an evaluation: their places and
     whether it is an evaluation. `numbered` counts the lines with a number, `cut` those too long to
-    be read to their end. `header` is the last line without a number. `has_commas` says that
-    decimals stand behind commas.
+    be read to their end. `headers` are the last lines without a number, the newest first.
+    `has_commas` says that decimals stand behind commas.
     """
 
     kinds: list[Kind] = field(default_factory=list)
@@ -214,8 +219,12 @@ class Text:
     lines: int = 0
     numbered: int = 0
     cut: int = 0
-    header: str = ""
+    headers: list[str] = field(default_factory=list)
     has_commas: bool = False
+
+    def add_header(self, line: str) -> None:
+        """Add a line that may head a table; one that came before is the newest again."""
+        self.headers = [line, *(one for one in self.headers if one != line)][:MOST_HEADERS]
 
 
 def read_kinds(pieces: Iterable[Piece]) -> Text:
@@ -288,13 +297,13 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
                 key = (gaps, *(own[n] for n in shape.fixed))
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
-                shape = shapes[key] = Shape(gaps.split(_HOLE), own, text.header)
+                shape = shapes[key] = Shape(gaps.split(_HOLE), own, text.headers)
             if shape is not None and shape.has_value:
                 of[shape].append(line)
                 continue
             words = shape.words if shape is not None else ""
         if words and has_letters(words):
-            text.header = lines.whole(line)
+            text.add_header(lines.whole(line))
             if (phase := announced(words)) is not None:
                 text.phases.append((piece.offset + int(lines.place[line]), phase))
     for shape, own_lines in of.items():
@@ -306,7 +315,6 @@ def _lines_of(printed: str, text: Text) -> _Lines:
 
     One search for all lines takes half of the time of one for each.
     """
-    printed = printed.replace(_HOLE, " ")
     if text.has_commas:
         printed = with_points(printed)
     ends = np.flatnonzero(np.frombuffer(printed.encode("latin-1"), dtype=np.uint8) == _NEWLINE)

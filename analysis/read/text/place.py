@@ -47,6 +47,9 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if axis == "sample":
         # Those of a step, which is not the axis.
         rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
+    if not candidate.has_loss:
+        for side in sides:
+            uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
     rows = _with_sides(rows, beside, axis=axis)
     return Placed(

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.read.assemble import Placed, assemble
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
-from analysis.read.text.candidates import candidates_of
+from analysis.read.text.candidates import Candidate, candidates_of
 from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.pattern import compiled, matched_rows
@@ -70,10 +70,17 @@ def judge_all(text: Text) -> list[Judged]:
         is_first = one.has_loss and one.axis == "step" and not _CONFIG.search(one.kind.sample)
         if one.has_axis and (one.kind.count > 1 or is_first):
             placed = placed_rows(one, text)
-            if placed is not None:
+            if placed is not None and not _is_config(one, placed):
                 found.append(judge(one, placed, numbered=text.numbered))
     kept = [one for one in found if one.score > 0] or _without_count(text)
     return sorted(kept, key=lambda one: -one.score)
+
+
+def _is_config(one: Candidate, placed: Placed) -> bool:
+    """Whether lines repeat a configuration: `{'epochs': 100, 'batch_size': 16, 'loss': 1.0}`."""
+    is_bar_or_one = one.is_bar or one.kind.count == 1
+    has_one_step = len(np.unique(placed.rows["step"])) < 2
+    return has_one_step and not is_bar_or_one and bool(_CONFIG.search(one.kind.sample))
 
 
 def _without_count(text: Text) -> list[Judged]:
