@@ -15,7 +15,7 @@ ALIASES = {
         "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
         "i",
     ),
-    "epoch": ("epoch", "epochs", "epoch num"),
+    "epoch": ("epoch", "epochs", "epoch num", "ep"),
     "loss": ("loss",),
     "lr": ("lr", "learning rate", "base lr"),
     "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),
@@ -219,4 +219,5 @@ def is_loss(name: str) -> bool:
     words = key_of(name).split()
     if not _NO_LOSS.isdisjoint(words):
         return False
-    return any(word.endswith("loss") or word in _CRITERIA for word in words)
+    is_entropy = "cross entropy" in " ".join(words)
+    return is_entropy or any(word.endswith("loss") or word in _CRITERIA for word in words)

@@ -17,6 +17,8 @@ _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
 AS_MANY_TIMES = 0.9
+# So many of the lines that open a record may end without its loss.
+MOST_FOLLOWED = 0.5
 CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
 # Of minutes as if they were seconds.
 DAY_MIN = 1440.0
@@ -28,7 +30,7 @@ class Candidate:
     """A kind of line with one of its counts as the step: its rows under our names.
 
     `axis` is what the step counts, else `epoch` or `sample`. `sides` are the other numbers of a
-    record, and evaluations.
+    record, and evaluations. `rank` is how well the step is named; low ones go first.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Candidate:
     has_step: bool
     has_axis: bool
     without_unit: frozenset[str] = frozenset()
+    rank: int = 0
     loss_name: str = ""
     uncertain: dict[str, str] = field(default_factory=dict)
     sides: tuple["Candidate", ...] = ()
@@ -111,6 +114,7 @@ def _candidate(
         without_unit=frozenset(
             column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
         ),
+        rank=preference(kind.fields[step].name) if step is not None else 0,
         loss_name=kind.fields[chosen["loss"]].name if "loss" in chosen else "",
         uncertain=uncertain,
     )
@@ -172,6 +176,12 @@ def _adds_times(one: Candidate, main: Candidate) -> bool:
     return bool(np.isin(one.rows["step"], main.rows["step"]).mean() > AS_MANY_TIMES)
 
 
+def _follows(one: Candidate, main: Candidate) -> bool:
+    """Whether each line of a kind is the only one after its own of many others."""
+    at = np.searchsorted(main.rows["place"], one.rows["place"])
+    return bool(len(np.unique(at)) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
+
+
 def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
     found: list[Candidate] = []
@@ -186,7 +196,8 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
         )
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
         is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
-        if (is_of_record and not main.has_loss) or is_beside:
+        is_after = one.has_loss and is_part and _follows(one, main)
+        if ((is_of_record or is_after) and not main.has_loss) or is_beside:
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):

@@ -47,6 +47,11 @@ _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
 _OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
 # Words between a name and its value: `loss so far is 5`.
 _LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
+# `Loss at step 5: 0.3`: the name of a value stands before the count.
+_SUBJECT = re.compile(
+    r"(?P<name>[A-Za-z][\w@/]*(?: [\w@/]+){0,4}) (?:at|for|after|in|on|of) (?:the )?[A-Za-z]+ ?[#:]? ?$"
+)
+_IS = re.compile(r"[)\]]? ?(?::|=|->|is|was) ?")
 _NOISE = frozenset(
     ["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in", "of", "with",
      "and", "has"]
@@ -81,6 +86,8 @@ NOT_TRAINING = re.compile(
 # Cells of a table are apart by two blanks, tabs or bars.
 _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3
+# As the tutorials of PyTorch print it.
+_PAIR = re.compile(r"\[ *(\d+) *, *(\d+) *\]\W{0,3}(?:\w+ )?loss", re.IGNORECASE)
 # What Python's logging puts in front: `INFO:package.module:`.
 _LOGGER = re.compile(r"\A(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:")
 # What a launcher puts in front of the lines of a rank.
@@ -188,13 +195,17 @@ def _without(line: str, begin: int, end: int) -> str:
 
 def _values(line: str) -> tuple[list[Field], str]:
     """Return the values of a line without a bar, and the phase that it begins with."""
-    found, last, phase, head = list[Field](), 0, "", ""
+    found, last, phase, head, subject = list[Field](), 0, "", "", ""
     for match in _VALUE.finditer(line):
         gap, last = line[last : match.start()], match.end()
         if match["stamp"]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
         name, unit, start, whose = _named(gap)
+        if subject and not name and _IS.fullmatch(gap):
+            name, start = subject, 0
+        about = _SUBJECT.search(gap)
+        subject = about["name"] if about else ""
         is_first = not any(one.form != "stamp" for one in found)
         head = whose if is_first else head
         for word in _QUALIFIER.finditer(gap[:start]):
@@ -202,7 +213,8 @@ def _values(line: str) -> tuple[list[Field], str]:
             start = word.start()
             head = word[0] if is_first else head
         unit = unit or (match["unit"] or "")
-        if gap.endswith("#") or _SOURCE.search(name):
+        is_count = meaning(name)[0] in ("step", "epoch")
+        if (gap.endswith("#") and not is_count) or _SOURCE.search(name):
             # The number of an output or of a source line.
             if own := _QUALIFIER.match(name):
                 phase = "" if own[1] else own[0].lower()
@@ -223,7 +235,16 @@ def _values(line: str) -> tuple[list[Field], str]:
                 total=match.span("total") if match["total"] else None,
             )
         )
-    return found, head
+    return _with_pair(line, found), head
+
+
+def _with_pair(line: str, fields: list[Field]) -> list[Field]:
+    """Return the values of a line in which `[2,  4000]` is an epoch and a step of it."""
+    pair = _PAIR.search(line)
+    if pair is None:
+        return fields
+    names = {pair.span(1): "epoch", pair.span(2): "step"}
+    return [replace(one, name=names.get(one.place, one.name)) for one in fields]
 
 
 @lru_cache(maxsize=4096)

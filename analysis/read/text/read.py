@@ -41,7 +41,9 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     best = judged[0]
     told = [*_disagreement(judged), *best.placed.remarks]
     if text.cut:
-        told.append(f"{text.cut} lines are too long, and may hold later steps and losses")
+        told.append(
+            f"{text.cut} lines are too long: later steps, losses and sessions may be in their rest"
+        )
     uncertain = {**_without_loss(best), **best.placed.uncertain}
     placed = replace(best.placed, remarks=told, uncertain=uncertain)
     logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
@@ -73,7 +75,7 @@ def judge_all(text: Text) -> list[Judged]:
             if placed is not None and not _is_config(one, placed):
                 found.append(judge(one, placed, numbered=text.numbered))
     kept = [one for one in found if one.score > 0] or _without_count(text)
-    return sorted(kept, key=lambda one: -one.score)
+    return sorted(kept, key=lambda one: (-one.score, one.candidate.rank))
 
 
 def _is_config(one: Candidate, placed: Placed) -> bool:
