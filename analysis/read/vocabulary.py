@@ -15,7 +15,7 @@ ALIASES = {
         "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
         "i",
     ),
-    "epoch": ("epoch", "epochs", "epoch num", "ep"),
+    "epoch": ("epoch", "epochs", "epoch num"),
     "loss": ("loss",),
     "lr": ("lr", "learning rate", "base lr"),
     "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),

@@ -49,7 +49,8 @@ _OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
 _LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
 # `Loss at step 5: 0.3`: the name of a value stands before the count.
 _SUBJECT = re.compile(
-    r"(?P<name>[A-Za-z][\w@/]*(?: [\w@/]+){0,4}) (?:at|for|after|in|on|of) (?:the )?[A-Za-z]+ ?[#:]? ?$"
+    r"(?P<name>[A-Za-z][\w@/]*(?: [\w@/]+){0,4}) (?:at|for|after|in|on|of) (?:the )?"
+    r"[A-Za-z]+ ?[#:]? ?$"
 )
 _IS = re.compile(r"[)\]]? ?(?::|=|->|is|was) ?")
 _NOISE = frozenset(
