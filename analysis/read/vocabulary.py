@@ -10,12 +10,12 @@ from functools import lru_cache
 ALIASES = {
     "step": (
         "step", "_step", "total timesteps", "time total timesteps", "num timesteps", "timesteps",
-        "timestep", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
-        "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
+        "timestep", "num steps", "iteration", "iter", "steps", "batches", "iterations", "iters",
+        "it", "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
         "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
         "i",
     ),
-    "epoch": ("epoch", "epochs", "epoch num"),
+    "epoch": ("epoch", "epochs", "epoch num", "ep"),
     "loss": ("loss",),
     "lr": ("lr", "learning rate", "base lr"),
     "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),
@@ -82,7 +82,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "second
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 # A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
 _ENDS_IN_UNIT = re.compile(
-    r"^(.*?) ?[ (\[](s|secs?|seconds|ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$"
+    r"^(.*?) ?[ (\[](s|secs?|seconds|ms|msecs?|us|ns|mins?|minutes|hours)[)\]]?$"
 )
 _TELLS_UNIT = re.compile(
     r"(?<![a-z])(?:ms|msecs?|us|ns|s|secs?|seconds?|mins|minutes|hours)(?![a-z])"
@@ -186,6 +186,11 @@ def unit_factor(name: str) -> float:
 def preference(name: str) -> int:
     """Return the rank of a name among those of its column; the lowest is taken."""
     return _known(key_of(name))[1]
+
+
+def is_tag(name: str) -> bool:
+    """Whether a column says what the `value` of its row is: `tag`, `metric`, `type`."""
+    return key_of(name) in _PHASES | {"tag", "metric", "name"}
 
 
 def names_evaluation(name: str, text: str) -> bool:

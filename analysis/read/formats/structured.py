@@ -32,7 +32,9 @@ from analysis.read.text.values import (
     with_points,
 )
 from analysis.read.vocabulary import (
+    is_evaluation,
     is_loss,
+    is_tag,
     meaning,
     names_evaluation,
     takes_phase,
@@ -68,6 +70,7 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
     is put before the names of results.
     """
     found, phase = {}, ""
+    values = _with_named_value(values)
     for name, value in values.items():
         if type(value) is float or type(value) is int:
             # JSON's and Python's NaN are printed values that are not finite.
@@ -90,8 +93,20 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
             if not math.isnan(printed):
                 found[name] = printed
     if phase:
-        return {f"{phase}/{name}" if takes_phase(name) else name: n for name, n in found.items()}
+        return {
+            f"{phase}/{name}" if takes_phase(name) and not is_evaluation(name) else name: one
+            for name, one in found.items()
+        }
     return found
+
+
+def _with_named_value(values: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the entries of a long table's row, `type: train, value: 3.1`, with a named value."""
+    if "value" not in values:
+        return values
+    names = (text for name, text in values.items() if isinstance(text, str) and is_tag(str(name)))
+    name = next(names, "value")
+    return {**{n: value for n, value in values.items() if n != "value"}, name: values["value"]}
 
 
 def logs_of(

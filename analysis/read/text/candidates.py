@@ -10,7 +10,7 @@ from analysis.read.text.counts import axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, preference
+from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
@@ -96,6 +96,9 @@ def _candidate(
     times = ("step_s", "epoch_s", "elapsed_s", "duration_s")
     timed = {column: key for column, key in chosen.items() if column in times}
     uncertain = {"loss": doubt} if doubt else {}
+    epoch = kind.fields[chosen["epoch"]].name if "epoch" in chosen else ""
+    if step is None and "ep" in key_of(epoch).split():
+        uncertain["step"] = "'ep' may count epochs, episodes or steps"
     if (step or chosen.get("images", "")) in kind.rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
     if axis == "sample" and step is not None:
@@ -203,5 +206,9 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
     if not main.has_loss and not any(one.has_loss for one in found):
         alone = [_candidate(one.kind, None, None, is_alone=True) for one in found]
         others = [one for one in alone if one.has_loss and one.kind.count > 1]
-        found = [*others, *found] if len(others) == 1 else found
+        if others[1:]:
+            shown, names = others[0], ", ".join(one.loss_name for one in others[:4])
+            doubt = f"two readings: {names}; none is called the whole, {shown.loss_name!r} is shown"
+            others = [replace(shown, uncertain={**shown.uncertain, "loss": doubt})]
+        found = [*others, *found]
     return tuple(found[:MOST_SIDES])
