@@ -68,12 +68,12 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
 
 def is_binary(start: bytes) -> bool:
     """Whether a file's first bytes are not text: weights, images, pickles."""
-    # A file that was cut while it was written to begins with zeros, and a shell of Windows that
-    # appends to a text writes UTF-16.
-    start = start.replace(b"\0", b"")
-    if not start:
+    # A file that was cut while it was written to begins with zeros.
+    start = start.lstrip(b"\0")
+    # A shell of Windows that appends to a text writes UTF-16.
+    if not start or 2 * start.count(0) > len(start):
         return True
-    odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")
+    odd = start.translate(None, delete=bytes(range(32, 256)) + b"\0\t\n\r\x1b\x08\x0c")
     return len(odd) > len(start) // 200 + 1
 
 

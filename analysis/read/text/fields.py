@@ -180,13 +180,16 @@ def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
     return [replace(one, name=found.get(id(one), one.name)) for one in fields]
 
 
-def with_epoch_of_bar(fields: list[Field]) -> list[Field]:
+def with_epoch_of_bar(fields: list[Field], line: str) -> list[Field]:
     """Return the values of a line in which a count before a bar is an epoch: `15/200:  25%|..`."""
-    first = next((n for n, one in enumerate(fields) if not one.form.startswith("bar")), None)
-    if first and fields[first].total and not fields[first].name:
-        named = replace(fields[first], name="epoch")
-        return [*fields[:first], named, *fields[first + 1 :]]
-    return fields
+    first = next((n for n, one in enumerate(fields) if not one.form.startswith("bar")), 0)
+    if not first or fields[first].name or not fields[first].total:
+        return fields
+    shown = [line[slice(*one.place)] for one in fields[: first + 1]]
+    if shown[-1] in shown[:-1]:
+        # Some draw the count of the bar a second time.
+        return fields
+    return [*fields[:first], replace(fields[first], name="epoch"), *fields[first + 1 :]]
 
 
 def _without(line: str, begin: int, end: int) -> str:

@@ -122,7 +122,7 @@ class Shape:
         known = headers if BAR_STEP in {f"|{one.form}|" for one in found} else headers[:1]
         named = (named_by_header(found, self.sample, header) for header in known)
         found = next((fields for fields in named if fields is not found), found)
-        for one in with_epoch_of_bar(found):
+        for one in with_epoch_of_bar(found, self.sample):
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
