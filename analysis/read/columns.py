@@ -146,8 +146,11 @@ def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str]
     if "loss" in columns:
         return renamed, None
     names = [name for name in columns if not is_evaluation(name)]
-    # Of `Loss/G/loss` and `Loss/scores` the first is one.
-    losses = sorted(filter(is_loss, names), key=lambda name: not is_loss(key_of(name).split()[-1]))
+    # Of `Loss/G/loss` and `Loss/scores` the first is one, and seldom one that is always 0.
+    losses = sorted(
+        filter(is_loss, names),
+        key=lambda name: (not columns[name].any(), not is_loss(key_of(name).split()[-1])),
+    )
     if losses:
         whole, others = losses[0], ", ".join(losses[:4])
         doubt = f"two readings: {others}; none is called the whole, {whole!r} is shown"

@@ -53,6 +53,7 @@ FEWEST_WITHOUT_STEP = 3
 _HISTORY = re.compile(r"\{['\"][\w /-]{1,60}['\"]: \[[^{}]{1,1000000}\]\}")
 _NAN = re.compile(r"\b(?:nan|inf|NaN|Infinity)\b")
 _QUOTED = re.compile(r'"([-+]?\d[\d.,]*)"')
+_OF_TOTAL = re.compile(r"(\d{1,15}) ?/ ?\d{1,15}")
 _TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
 AXES = ("step", "images", "epoch")
@@ -90,6 +91,12 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
                 printed = float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
             elif math.isnan(printed) and meaning(str(name))[0] == "elapsed_s":
                 printed = clock_s(text)
+                # `0:05` may be minutes and seconds, or hours and minutes.
+                name = name if text.count(":") == 1 else "elapsed_s"
+            elif math.isnan(printed) and (count := _OF_TOTAL.fullmatch(text)):
+                # `"global_step/max_steps": "20/2833"`.
+                printed = float(count[1])
+                name = str(name).partition("/")[0]
             if not math.isnan(printed):
                 found[name] = printed
     if phase:
