@@ -12,6 +12,8 @@ from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
+from analysis.stats.judge import LEVEL
+from analysis.stats.samples import welch
 from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
@@ -95,16 +97,42 @@ def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
 
 
 def in_blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> bool:
-    """Whether all of several runs of one arm ended before the first of the other began.
+    """Whether several runs of one arm ran so much before the other's that a drift may tell them.
 
-    What changed meanwhile, such as the state of a node, then differs between the arms, too.
+    A node that became slower from run to run would by itself make the arms differ: the places of
+    the runs in time do, by the test of the rates.
     """
-    sides = [[span for log in side for span in _spans(log)] for side in (base, arm)]
-    if min(len(base), len(arm)) < 2 or not all(sides):
+    sides = [[spans[0][1] for log in side if (spans := _spans(log))] for side in (base, arm)]
+    is_known = len(sides[0]) == len(base) and len(sides[1]) == len(arm)
+    if not is_known or min(len(base), len(arm)) < 2 or any(log.turns for log in (*base, *arm)):
         return False
-    begun = [min(begin for _, begin, _ in side) for side in sides]
-    ended = [max(end for _, _, end in side) for side in sides]
-    return ended[0] <= begun[1] or ended[1] <= begun[0]
+    begun = sorted(sides[0] + sides[1])
+    places = [np.array([begun.index(one) for one in side], dtype=float) for side in sides]
+    return welch(*places).p_value() < LEVEL
+
+
+def without_early_ends(
+    base: Sequence[RunLog], arm: Sequence[RunLog]
+) -> tuple[Sequence[RunLog], Sequence[RunLog], list[str]]:
+    """Return both sides without repeats that are in their first half, and a remark on each.
+
+    Whether they failed, were stopped or still run: all others would be cut to what these have.
+    """
+    last = {id(log): int(log.step[-1]) if len(log) else 0 for log in (*base, *arm)}
+    longest = max(last.values())
+    early = {
+        id(log)
+        for log in (*base, *arm)
+        if log.state.has_events and not log.state.is_done and 2 * last[id(log)] < longest
+    }
+    kept = [[log for log in side if id(log) not in early] or side for side in (base, arm)]
+    counted = {id(log) for side in kept for log in side}
+    remarks = [
+        f"without {log.name}, which has {last[id(log)]} of {longest} steps"
+        for log in (*base, *arm)
+        if id(log) not in counted
+    ]
+    return kept[0], kept[1], remarks
 
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:

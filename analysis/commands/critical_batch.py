@@ -18,7 +18,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar='NAME|"NAME<=VALUE"',
         help="a metric of the records and the value to reach, <= or >=; for a name alone the "
-        "lowest value that every run reached",
+        "best value that every run reached",
     )
 
 

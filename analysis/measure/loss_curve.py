@@ -102,8 +102,18 @@ def axis_values(log: RunLog, by: str) -> Floats:
         begun = [event["time"] for event in starts(log.events)]
         return log.column("time") - (min(begun) if begun else np.nan)
     if by == "gpu_hours":
-        return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
+        return _rank_hours(log)
     return log.column(by)
+
+
+def _rank_hours(log: RunLog) -> Floats:
+    """Return the hours of training steps times the ranks of the attempt that did them [n]."""
+    stays = (log.stays.get(number) for number in log.attempt.tolist())
+    count = np.array([(stay and stay.ranks) or ranks(log.facts) or np.nan for stay in stays])
+    train_s = log.column("train_s")
+    hours, known = np.full(len(log), np.nan), ~np.isnan(train_s)
+    hours[known] = np.cumsum(np.diff(train_s[known], prepend=0.0) * count[known]) / 3600
+    return hours
 
 
 def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:

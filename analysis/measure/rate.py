@@ -50,6 +50,11 @@ class MeasuredRate:
         return self.summary.mean.widened(self.intervals.rounding_s)
 
     @property
+    def blur(self) -> float:
+        """The share of the rate that the rounding of its clock leaves open, also over repeats."""
+        return self.intervals.rounding_s / self.summary.mean.value if self.summary else 0.0
+
+    @property
     def rate(self) -> Estimate | None:
         """Units (usually steps) per second, the inverse of the mean duration."""
         if self.seconds is None:

@@ -31,7 +31,7 @@ from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_varia
 from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
-IN_BLOCKS = "all runs of one before those of the other"
+IN_BLOCKS = "most runs of one before those of the other"
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -58,7 +58,8 @@ class Arm:
         if len(self.runs) == 1:
             return self.runs[0].rate
         logs = np.array([math.log(run.rate.value) for run in self.runs if run.rate])
-        return one_sample(logs).ratio() if len(logs) > 1 else None
+        blur = max(run.blur for run in self.runs)
+        return one_sample(logs).widened(blur).ratio() if len(logs) > 1 else None
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
@@ -113,8 +114,9 @@ def speed_contrast(
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
-    if in_blocks(*([run.log for run in one.runs] for one in (base, arm))):
-        found = replace(found, remarks=(*found.remarks, IN_BLOCKS))
+    is_in_blocks = in_blocks(*([run.log for run in one.runs] for one in (base, arm)))
+    if is_in_blocks and found.unit != "pass":
+        found = replace(found, is_claim=False, remarks=(*found.remarks, IN_BLOCKS))
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
@@ -152,6 +154,7 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
             rounds={
                 name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
             },
+            blur=run.blur,
         )
         for run in arm.runs
         if run.rate
@@ -160,11 +163,10 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
 
 def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contrast:
     """Compare two runs by the steps that both record, otherwise by their means."""
-    if base.seconds and arm.seconds and None not in (base.seconds.error, arm.seconds.error):
-        base, arm = _counted_alike(base, arm)
-    a, b = base.seconds, arm.seconds
-    assert a is not None
-    assert b is not None
+    base, arm = _counted_alike(base, arm)
+    assert base.summary is not None
+    assert arm.summary is not None
+    a, b = base.summary.mean, arm.summary.mean
     changes = tuple(
         f"{run.log.name}: {change}"
         for run in (base, arm)
@@ -172,7 +174,6 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         if change
     )
     change = changes[0] if changes else None
-    rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
     means = _ratio_of_runs(a, b)
     if means is None:
         value = math.log(a.value / b.value) + shift
@@ -186,9 +187,9 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b], weights=steps)
         # The gap of short runs may wander so much that its few independent values tell nothing.
         if found.half_width <= IN_VAIN * means.half_width:
-            mean = replace(found.widened(rounding), value=found.value + shift)
+            mean = replace(found, value=found.value + shift)
             return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
-    mean = replace(means.widened(rounding), value=means.value + shift)
+    mean = replace(means, value=means.value + shift)
     return Contrast(mean=mean, unit="run", n=1, why=change)
 
 
@@ -200,7 +201,8 @@ def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate,
     runs = (base, arm)
     summaries = [run.summary for run in runs if run.summary is not None]
     isolated, far = (sum(getattr(one, of) for one in summaries) for of in ("isolated", "far"))
-    if isolated == 0 or far <= MOST_ISOLATED:
+    is_timed = all(one.mean.error is not None for one in summaries)
+    if not is_timed or isolated == 0 or far <= MOST_ISOLATED:
         return runs
     whole = [
         summarise(

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.loss import sense_of
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_log import RunLog
@@ -251,7 +252,7 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
     """Return images at the target by global batch, and remarks on the runs that are left out.
 
     A run that began from another's weights counts from there. If the target is a name alone, its
-    value is the lowest that every run reached.
+    value is the best that every run reached.
     """
     goal = _parse_or_find_target(target, logs)
     times, remarks = times_to_target(logs, goal)
@@ -264,6 +265,8 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
             remarks.append(
                 f"left out: {log.name} never reached {goal}, which makes B_crit too large"
             )
+        elif not reached.is_bounded:
+            remarks.append(f"left out: {log.name} met {goal} at its first value")
         elif math.isnan(reached.images):
             remarks.append(f"left out: {log.name}: records no images")
         else:
@@ -274,5 +277,10 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    lowest = [float(_metric(log, text, span=smoothing_span([log])).values.min()) for log in logs]
-    return Target(name=text, sense="<=", value=max(lowest))
+    found = [_metric(log, text, span=smoothing_span([log])).values for log in logs]
+    match sense_of(text):
+        case "lower":
+            return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))
+        case "higher":
+            return Target(name=text, sense=">=", value=min(float(one.max()) for one in found))
+    raise Unreadable(f"--target {text!r}: whether more of it is better is not known; add a value")

@@ -136,4 +136,4 @@ def test_a_repeat_that_failed_early_does_not_cut_the_range_of_all(tmp_path: Path
     end = json.loads(lines[20]) | {"event": "failed", "reason": "oom"}
     (failed / "metrics.jsonl").write_text("\n".join([*lines[:20], json.dumps(end)]) + "\n")
     found = loss_contrast([*logs[:3], read_ours(RunFolder(failed))], logs[3:], Compared())
-    assert found.remarks == ("without failed, which failed early",)
+    assert found.remarks == ("without failed, which has 180 of 2000 steps",)
