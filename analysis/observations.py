@@ -1,8 +1,8 @@
 """Facts of a run that a comparison needs beside its records: seed, nodes, times and repeats."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -12,11 +12,14 @@ from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
+from analysis.stats.contrast import Contrast
 from analysis.stats.judge import LEVEL
 from analysis.stats.samples import welch
+from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
+IN_BLOCKS = "most runs of one before those of the other"
 UNKNOWN_NODES = ", or of nodes, which are not recorded"
 
 
@@ -29,12 +32,12 @@ def nodes_of(log: RunLog) -> frozenset[str]:
     """Return the nodes of the attempts that count for a run's rate, none if they are not known."""
     counted = {*log.attempt.tolist()} - log.superseded
     stays = [stay.nodes for number, stay in log.stays.items() if number in counted]
-    return _named_apart(log, frozenset[str]().union(*stays) or nodes(log.facts))
+    return _named_apart(log.path, frozenset[str]().union(*stays) or nodes(log.facts))
 
 
-def _named_apart(log: RunLog, found: frozenset[str]) -> frozenset[str]:
+def _named_apart(path: Path, found: frozenset[str]) -> frozenset[str]:
     """Return nodes under names of their own for each archive, in which they are `node1`, ..."""
-    where = archive_of(log.path)
+    where = archive_of(path)
     return found if where is None else frozenset(f"{node} in {where.name}" for node in found)
 
 
@@ -58,27 +61,41 @@ def _passes(study: Path, _: int) -> Mapping[str, tuple[int, str]]:
     return {row.cell: (row.repeat, str(row.levels.get("seed"))) for row in rows}
 
 
-def overlap(logs: Sequence[RunLog]) -> str | None:
-    """Return which two runs shared a node at the same time, by their manifests; None if none did.
+def ran_at_once(logs: Sequence[RunLog]) -> dict[int, str]:
+    """Return, by the id of each run that shared a node at the same time, which two runs did so.
 
-    Such runs took time from each other, so that their rates are not their own.
+    Such runs took time from each other, so that their rates are not their own. Their manifests tell
+    it, and so do those of the other cells of their studies.
     """
-    for a, b in combinations(logs, 2):
-        if a is not b and (shared := _shared(a, b)):
-            return f"{a.name} and {b.name} ran at once on {min(shared)}"
-    return None
+    spans = [
+        (node, began, ended, log.name, id(log))
+        for log in logs
+        for own, began, ended in _spans(log)
+        for node in own
+    ]
+    latest: dict[str, tuple[float, str, int]] = {}
+    found: dict[int, str] = {}
+    for node, began, ended, name, own in sorted([*spans, *_of_other_cells(logs)]):
+        before = latest.get(node, (began, name, own))
+        if before[2] != own and began < min(before[0], ended):
+            why = f"{before[1]} and {name} ran at once on {node}"
+            found = {own: why, before[2]: why} | found
+        latest[node] = max(before, (ended, name, own))
+    return found
 
 
-def _shared(a: RunLog, b: RunLog) -> frozenset[str]:
-    """Return the nodes on which attempts of two runs were at the same time."""
-    return frozenset[str]().union(
-        *(
-            here[0] & there[0]
-            for here in _spans(a)
-            for there in _spans(b)
-            if max(here[1], there[1]) < min(here[2], there[2])
-        )
-    )
+def _of_other_cells(logs: Sequence[RunLog]) -> Iterator[tuple[str, float, float, str, int]]:
+    """Yield node, begin, end, name and a number for the attempts of cells not asked for."""
+    asked = {log.path for log in logs}
+    studies = {study.path: study for log in logs if (study := study_of(log.path))}
+    for study in studies.values():
+        for row in study.rows():
+            run = RunFolder(study.cell(row.cell))
+            for entry in run.entries() if run.path not in asked else ():
+                began, ended = entry.get("began"), entry.get("ended")
+                if began is not None and ended is not None:
+                    for node in _named_apart(run.path, nodes(entry)):
+                        yield node, began, ended, row.cell, -1 - row.index
 
 
 @kept_with_log
@@ -92,7 +109,7 @@ def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
         recorded = [event["time"] for event in log.events if event.get("attempt") == number]
         recorded += times[(log.attempt == number) & np.isfinite(times)].tolist()
         ended = max(recorded, default=stay.began) if stay.ended is None else stay.ended
-        found.append((_named_apart(log, stay.nodes), stay.began, ended))
+        found.append((_named_apart(log.path, stay.nodes), stay.began, ended))
     return found
 
 
@@ -109,6 +126,13 @@ def in_blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> bool:
     begun = sorted(sides[0] + sides[1])
     places = [np.array([begun.index(one) for one in side], dtype=float) for side in sides]
     return welch(*places).p_value() < LEVEL
+
+
+def told_in_blocks(found: Contrast, base: Sequence[RunLog], arm: Sequence[RunLog]) -> Contrast:
+    """Return a contrast that speaks of these runs, not of the arms, if they ran in blocks."""
+    if found.unit in ("round", "pass") or not in_blocks(base, arm):
+        return found
+    return replace(found, is_claim=False, remarks=(*found.remarks, IN_BLOCKS))
 
 
 def without_early_ends(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.measure.loss_curve import LossCurve, loss_curve, not_finite_from, why_unlike
+from analysis.measure.loss_curve import LossCurve, Range, loss_curve, not_finite_from, why_unlike
 from analysis.measure.quality import why_other
 from analysis.observations import is_repeat, nodes_of, seed_of, without_early_ends
 from analysis.read.run_log import RunLog
@@ -105,12 +105,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     found = contrast(*replicates, steps=steps, of_loss=True)
     found = replace(found, remarks=(*found.remarks, *left))
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
-        end = (
-            f"step {high:.6g}"
-            if compared.by == "step"
-            else f"{high:.6g} {compared.by.replace('_', ' ')}"
-        )
-        remark = f"up to {end}, which all have"
+        remark = Range(by=compared.by, low=low, high=high).remark
         return replace(found, remarks=(*found.remarks, remark))
     return found
 

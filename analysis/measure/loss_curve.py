@@ -43,6 +43,22 @@ class LossCurve:
     of: str = "loss"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What several runs have in common of an axis."""
+
+    by: str
+    low: float
+    high: float
+
+    @property
+    def remark(self) -> str:
+        """Its end in words."""
+        end = f"{self.high:.6g}"
+        end = f"step {end}" if self.by == "step" else f"{end} {self.by.replace('_', ' ')}"
+        return f"up to {end}, which all have"
+
+
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     """Return a run's training loss over an axis, or its evaluation `of`, or raise `Unreadable`."""
     if of != "loss":
@@ -92,6 +108,11 @@ def not_finite_from(log: RunLog) -> int | None:
     finite = log.step[~np.isnan(log.column("loss"))]
     is_lasting = begun and (not len(finite) or max(begun) >= finite[-1])
     return int(max(begun)) if is_lasting else None
+
+
+def axis_of(logs: Iterable[RunLog]) -> str:
+    """Return what runs are aligned on: images if all of them record these, else steps."""
+    return "images" if all((log.column("images") > 0).any() for log in logs) else "step"
 
 
 def axis_values(log: RunLog, by: str) -> Floats:

@@ -190,3 +190,87 @@ def test_a_target_by_name_is_the_best_value_that_every_run_reached(
     found = asked(*options, "eval_accuracy")
     assert found["b_crit_low"] < 256 < found["b_crit_high"]
     assert main([*map(str, options), "eval_accuracy<=0.9"]) == 1  # met at the first value
+
+
+def test_a_run_that_ran_at_once_with_a_third_is_not_compared(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """The third is named to the command, or only a cell of the same study."""
+    cells = {"a": (1.0, 0, 0.0), "b": (1.4, 3, 5000.0), "c": (1.4, 5, 5003.0)}
+    (tmp_path / "study.yaml").write_text("kind: study\n")
+    head = "index\torder\tcell\trepeat\tshape\tdigest\tdata.workers\n"
+    rows = [f"{n}\t{n}\t{name}\t1\tx\td\t{cells[name][1]}\n" for n, name in enumerate(cells)]
+    (tmp_path / "cells.tsv").write_text(head + "".join(rows))
+    for name, (slower, workers, later) in cells.items():
+        overrides = (f"data.workers={workers}",)
+        run = Run(seconds=seconds(slower=slower), overrides=overrides, starts=(START + later,))
+        write_run(tmp_path / "cells" / name, run)
+    for names in ("abc", "ab"):
+        found = asked("speed", *(tmp_path / "cells" / name for name in names))[1]
+        assert (found["word"], found["why"]) == ("not compared", "b and c ran at once on n1")
+
+
+def test_rates_are_compared_over_the_steps_that_all_runs_have(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """Both arms slow down at step 1000, and one was stopped at step 900."""
+    for number in range(3):
+        for arm, length in (("a", 200), ("b", 90)):
+            own = seconds(200)
+            own[100:] *= 1.3
+            run = Run(
+                seconds=own[:length],
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                starts=(START + 3000.0 * (2 * number + (arm == "b")),),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    found = verdicts(tmp_path)["speed"]
+    assert (found["word"], found["low"] < 1 < found["high"]) == ("same", True)
+    assert "up to step 900, which all have" in found["verdict"]
+
+
+def test_evaluations_that_are_far_apart_do_not_make_a_run_slower_to_a_target(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """One curve, evaluated each 20 or each 400 steps."""
+    for number in range(4):
+        for arm, gap in (("a", 2), ("b", 40)):
+            curve = falling(200) * np.exp(0.003 * RNG.standard_normal())
+            run = Run(
+                seconds=seconds(200),
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                evaluations={
+                    n: {"validation_loss": float(curve[n])} for n in range(gap - 1, 200, gap)
+                },
+                starts=(START + 1000.0 * (2 * number + (arm == "b")),),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    for goal in (0.36, 0.33):
+        _, found = asked("target", "--target", f"validation_loss<={goal}", tmp_path)["groups"]
+        assert found["low"] < 1 < found["high"]
+        assert "times as fast to the target" in found["verdict"]
+
+
+def test_evaluations_that_are_far_apart_move_no_critical_batch_out_of_its_interval(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Samples = 100,000 (1 + B / 256), evaluated each 400 steps of every batch."""
+    for batch in (64, 128, 256, 512, 1024):
+        for seed in range(3):
+            need = 1e5 * (1 + batch / 256) * np.exp(0.02 * RNG.standard_normal())
+            images = 10.0 * batch * np.arange(1, int(2.5 * need / (10 * batch)) + 40)
+            loss = 0.5 * (need / images) ** 0.3
+            run = Run(
+                seconds=seconds(len(images)),
+                batch=batch,
+                seed=seed,
+                evaluations={
+                    n: {"validation_loss": float(loss[n])} for n in range(39, len(loss), 40)
+                },
+                starts=(START + 10_000.0 * seed + batch,),
+            )
+            write_run(tmp_path / f"{batch}-{seed}", run)
+    found = asked("target", "--critical-batch", tmp_path, "--target", "validation_loss<=.5")
+    assert found["b_crit_low"] < 256 < found["b_crit_high"]
