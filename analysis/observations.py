@@ -1,8 +1,8 @@
 """Facts of a run that a comparison needs beside its records: seed, nodes, times and repeats."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -12,9 +12,14 @@ from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
+from analysis.stats.contrast import Contrast
+from analysis.stats.judge import LEVEL
+from analysis.stats.samples import welch
+from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
+IN_BLOCKS = "most runs of one before those of the other"
 UNKNOWN_NODES = ", or of nodes, which are not recorded"
 
 
@@ -27,12 +32,12 @@ def nodes_of(log: RunLog) -> frozenset[str]:
     """Return the nodes of the attempts that count for a run's rate, none if they are not known."""
     counted = {*log.attempt.tolist()} - log.superseded
     stays = [stay.nodes for number, stay in log.stays.items() if number in counted]
-    return _named_apart(log, frozenset[str]().union(*stays) or nodes(log.facts))
+    return _named_apart(log.path, frozenset[str]().union(*stays) or nodes(log.facts))
 
 
-def _named_apart(log: RunLog, found: frozenset[str]) -> frozenset[str]:
+def _named_apart(path: Path, found: frozenset[str]) -> frozenset[str]:
     """Return nodes under names of their own for each archive, in which they are `node1`, ..."""
-    where = archive_of(log.path)
+    where = archive_of(path)
     return found if where is None else frozenset(f"{node} in {where.name}" for node in found)
 
 
@@ -56,27 +61,41 @@ def _passes(study: Path, _: int) -> Mapping[str, tuple[int, str]]:
     return {row.cell: (row.repeat, str(row.levels.get("seed"))) for row in rows}
 
 
-def overlap(logs: Sequence[RunLog]) -> str | None:
-    """Return which two runs shared a node at the same time, by their manifests; None if none did.
+def ran_at_once(logs: Sequence[RunLog]) -> dict[int, str]:
+    """Return, by the id of each run that shared a node at the same time, which two runs did so.
 
-    Such runs took time from each other, so that their rates are not their own.
+    Such runs took time from each other, so that their rates are not their own. Their manifests tell
+    it, and so do those of the other cells of their studies.
     """
-    for a, b in combinations(logs, 2):
-        if a is not b and (shared := _shared(a, b)):
-            return f"{a.name} and {b.name} ran at once on {min(shared)}"
-    return None
+    spans = [
+        (node, began, ended, log.name, id(log))
+        for log in logs
+        for own, began, ended in _spans(log)
+        for node in own
+    ]
+    latest: dict[str, tuple[float, str, int]] = {}
+    found: dict[int, str] = {}
+    for node, began, ended, name, own in sorted([*spans, *_of_other_cells(logs)]):
+        before = latest.get(node, (began, name, own))
+        if before[2] != own and began < min(before[0], ended):
+            why = f"{before[1]} and {name} ran at once on {node}"
+            found = {own: why, before[2]: why} | found
+        latest[node] = max(before, (ended, name, own))
+    return found
 
 
-def _shared(a: RunLog, b: RunLog) -> frozenset[str]:
-    """Return the nodes on which attempts of two runs were at the same time."""
-    return frozenset[str]().union(
-        *(
-            here[0] & there[0]
-            for here in _spans(a)
-            for there in _spans(b)
-            if max(here[1], there[1]) < min(here[2], there[2])
-        )
-    )
+def _of_other_cells(logs: Sequence[RunLog]) -> Iterator[tuple[str, float, float, str, int]]:
+    """Yield node, begin, end, name and a number for the attempts of cells not asked for."""
+    asked = {log.path for log in logs}
+    studies = {study.path: study for log in logs if (study := study_of(log.path))}
+    for study in studies.values():
+        for row in study.rows():
+            run = RunFolder(study.cell(row.cell))
+            for entry in run.entries() if run.path not in asked else ():
+                began, ended = entry.get("began"), entry.get("ended")
+                if began is not None and ended is not None:
+                    for node in _named_apart(run.path, nodes(entry)):
+                        yield node, began, ended, row.cell, -1 - row.index
 
 
 @kept_with_log
@@ -90,21 +109,54 @@ def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
         recorded = [event["time"] for event in log.events if event.get("attempt") == number]
         recorded += times[(log.attempt == number) & np.isfinite(times)].tolist()
         ended = max(recorded, default=stay.began) if stay.ended is None else stay.ended
-        found.append((_named_apart(log, stay.nodes), stay.began, ended))
+        found.append((_named_apart(log.path, stay.nodes), stay.began, ended))
     return found
 
 
 def in_blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> bool:
-    """Whether all of several runs of one arm ended before the first of the other began.
+    """Whether several runs of one arm ran so much before the other's that a drift may tell them.
 
-    What changed meanwhile, such as the state of a node, then differs between the arms, too.
+    A node that became slower from run to run would by itself make the arms differ: the places of
+    the runs in time do, by the test of the rates.
     """
-    sides = [[span for log in side for span in _spans(log)] for side in (base, arm)]
-    if min(len(base), len(arm)) < 2 or not all(sides):
+    sides = [[spans[0][1] for log in side if (spans := _spans(log))] for side in (base, arm)]
+    is_known = len(sides[0]) == len(base) and len(sides[1]) == len(arm)
+    if not is_known or min(len(base), len(arm)) < 2 or any(log.turns for log in (*base, *arm)):
         return False
-    begun = [min(begin for _, begin, _ in side) for side in sides]
-    ended = [max(end for _, _, end in side) for side in sides]
-    return ended[0] <= begun[1] or ended[1] <= begun[0]
+    begun = sorted(sides[0] + sides[1])
+    places = [np.array([begun.index(one) for one in side], dtype=float) for side in sides]
+    return welch(*places).p_value() < LEVEL
+
+
+def told_in_blocks(found: Contrast, base: Sequence[RunLog], arm: Sequence[RunLog]) -> Contrast:
+    """Return a contrast that speaks of these runs, not of the arms, if they ran in blocks."""
+    if found.unit in ("round", "pass") or not in_blocks(base, arm):
+        return found
+    return replace(found, is_claim=False, remarks=(*found.remarks, IN_BLOCKS))
+
+
+def without_early_ends(
+    base: Sequence[RunLog], arm: Sequence[RunLog]
+) -> tuple[Sequence[RunLog], Sequence[RunLog], list[str]]:
+    """Return both sides without repeats that are in their first half, and a remark on each.
+
+    Whether they failed, were stopped or still run: all others would be cut to what these have.
+    """
+    last = {id(log): int(log.step[-1]) if len(log) else 0 for log in (*base, *arm)}
+    longest = max(last.values())
+    early = {
+        id(log)
+        for log in (*base, *arm)
+        if log.state.has_events and not log.state.is_done and 2 * last[id(log)] < longest
+    }
+    kept = [[log for log in side if id(log) not in early] or side for side in (base, arm)]
+    counted = {id(log) for side in kept for log in side}
+    remarks = [
+        f"without {log.name}, which has {last[id(log)]} of {longest} steps"
+        for log in (*base, *arm)
+        if id(log) not in counted
+    ]
+    return kept[0], kept[1], remarks
 
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:

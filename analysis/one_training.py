@@ -49,6 +49,8 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     apart = np.abs(b.column("time")[at_b] - time)
     if np.isnan(apart).all():
         is_equal = np.array_equal(a.column("loss")[at_a], b.column("loss")[at_b])
-        return "a copy" if is_equal and a.path != b.path else None
+        begun = [{stay.began for stay in log.stays.values()} - {None} for log in (a, b)]
+        is_another = all(begun) and begun[0].isdisjoint(begun[1])
+        return "a copy" if is_equal and a.path != b.path and not is_another else None
     pace = float(np.nanmedian(np.diff(time))) if len(time) > 1 else 0.0
     return "a copy, or another rank," if np.nanmax(apart) <= IN_STEP * pace else None

@@ -42,27 +42,29 @@ class Comparison:
         """Return one sentence on the arm against its base, with what it rests on in brackets."""
         base, arm, quantity, ratio = self.base, self.arm, self.quantity, judged.ratio
         if judged.word == "not compared":
-            return f"{arm} is not compared with {base}: {judged.why}"
+            return f"{arm} is not compared with {base} in {quantity.name}: {judged.why}"
         if ratio is None or ratio.low is None or ratio.high is None:
-            return f"{arm} against {base} is undetermined: {judged.why}"
+            return f"{arm} against {base} is undetermined in {quantity.name}: {judged.why}"
         ends = between(ratio.low, ratio.high)
         basis = f"({', '.join(_basis(self.contrast, judged.comparisons))})"
-        speed = quantity.name.startswith("speed")
-        times = f"{factor(ratio.value, ratio.low, ratio.high)}x"
+        is_speed = quantity.name.startswith("speed")
+        as_fast = f"as fast{quantity.name.removeprefix('speed')}"  # to the target
+        of_base = as_fast if is_speed else f"the {quantity.name}"
+        times = f"{factor(ratio.value, ratio.low, ratio.high)}x {of_base}"
         if judged.word == "undetermined":
             if ratio.low <= 1 <= ratio.high:
-                range_ = f"{ends} times {'as fast' if speed else f'the {quantity.name}'}"
                 why = "" if judged.why == HOLDS_ONE else f"; {judged.why}"
-                return f"{arm} and {base} cannot be told apart: {range_} {basis}{why}"
-            what = f"{times} as fast" if speed else f"{times} the {quantity.name}"
-            return f"{arm} against {base} is undetermined: {what}, {ends}, but {judged.why} {basis}"
+                range_ = f"{ends} times {of_base} {basis}"
+                return f"{arm} and {base} cannot be told apart: {range_}{why}"
+            range_ = f"{times}, {ends}"
+            return f"{arm} against {base} is undetermined: {range_}, but {judged.why} {basis}"
         if judged.word == "same":
-            alike = "is as fast as" if speed else f"has the same {quantity.name} as"
+            alike = f"is {as_fast} as" if is_speed else f"has the same {quantity.name} as"
             within = f"within {100 * quantity.margin:.3g} %"
             return f"{arm} {alike} {base} {within}, {ends} times {basis}"
-        if speed:
-            return f"{arm} is {times} as fast as {base}, {ends} {basis}"
-        return f"{arm} has {times} the {quantity.name} of {base}, {ends} {basis}"
+        if is_speed:
+            return f"{arm} is {times} as {base}, {ends} {basis}"
+        return f"{arm} has {times} of {base}, {ends} {basis}"
 
 
 def verdicts(comparisons: Sequence[Comparison | None]) -> list[dict[str, Any]]:

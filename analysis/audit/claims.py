@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.loss import Compared, final_loss, loss_contrast, why_doubtful
-from analysis.measure.rate import MeasuredRate, measure_rates
+from analysis.measure.rate import WIDEST, MeasuredRate, measure_rates
 from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
@@ -104,6 +104,8 @@ def judge(claim: Claim) -> dict[str, Any]:
         found, why = None, str(error)
     if found is not None and not found.is_determined:
         why = f"{why}; too few intervals of records for an interval of the value"
+    elif found is not None and _is_wide(found):
+        why = f"{why}; the interval reaches further than a quarter of the value"
     return {
         "text": claim.text,
         "claimed": claim.value,
@@ -114,11 +116,17 @@ def judge(claim: Claim) -> dict[str, Any]:
 
 
 def compare(found: Estimate | None, *, value: float, half: float) -> str:
-    """Return whether a rounded number lies in an interval; without one it is undecidable."""
-    if found is None or found.low is None or found.high is None:
+    """Return whether a rounded number lies in an interval; without a narrow one: undecidable."""
+    if found is None or found.low is None or found.high is None or _is_wide(found):
         return "undecidable"
     slack = half * (1 + 1e-9)
     return "agrees" if found.low - slack <= value <= found.high + slack else "disagrees"
+
+
+def _is_wide(found: Estimate) -> bool:
+    """Whether an interval is too wide to confirm a claim: it would also confirm the opposite."""
+    low, high = found.low or 0.0, found.high or 0.0
+    return min(low / found.value, found.value / high) < 1 - WIDEST
 
 
 def _recompute(claim: Claim) -> tuple[Estimate | None, str]:

@@ -3,11 +3,11 @@
 import argparse
 
 from analysis.commands import add_margin
+from analysis.measure.loss_curve import axis_of
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
 from analysis.study.compare import (
     arms_of,
-    axis_of,
     compare_all,
     differences_of,
 )

@@ -18,14 +18,14 @@ def options(parser: argparse.ArgumentParser) -> None:
         required=True,
         metavar='NAME|"NAME<=VALUE"',
         help="a metric of the records and the value to reach, <= or >=; for a name alone the "
-        "lowest value that every run reached",
+        "best value that every run reached",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the fit and its data; return 1 if fewer than two batches reached the target."""
-    samples, remarks = samples_to_target(read_logs(args.paths), args.target)
-    found = fit_critical_batch(samples)
+    samples, blur, remarks = samples_to_target(read_logs(args.paths), args.target)
+    found = fit_critical_batch(samples, blur=blur)
     line = found if found and found.is_line else None
     rows = [
         {

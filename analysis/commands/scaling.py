@@ -7,6 +7,7 @@ from typing import Any
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrast
 from analysis.measure.speed_table import rate_fields
+from analysis.observations import ran_at_once
 from analysis.read.find import read_logs
 from analysis.read.machine import ranks
 from analysis.study.cells import factors_of, started_runs
@@ -27,7 +28,8 @@ def run(args: argparse.Namespace) -> int:
             families.setdefault(own[:place] + own[place + 1 :], []).append(arm)
     ordered = [sorted(family, key=_ranks) for family in families.values()]
     pairs = [(family[0], arm) for family in ordered for arm in family]
-    judged = verdicts([_comparison(*pair) for pair in pairs])
+    at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
+    judged = verdicts([_comparison(*pair, at_once) for pair in pairs])
     rows = [_row(base, arm, found) for (base, arm), found in zip(pairs, judged, strict=True)]
     put(rows, args, drop=("mfu", "images_per_s"))
     return 0 if rows else 1
@@ -37,10 +39,10 @@ def _ranks(arm: Arm) -> int:
     return ranks(arm.runs[0].log.facts) or 0
 
 
-def _comparison(base: Arm, arm: Arm) -> Comparison | None:
+def _comparison(base: Arm, arm: Arm, at_once: Mapping[int, str]) -> Comparison | None:
     if arm is base:
         return None
-    contrast = speed_contrast(base, arm)
+    contrast = speed_contrast(base, arm, at_once=at_once)
     return Comparison(base=base.name, arm=arm.name, quantity=SPEED, contrast=contrast)
 
 

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.read.epochs import CUT_S
 from analysis.read.run_log import Ints, RunLog
@@ -51,6 +52,11 @@ class Intervals:
     start: Ints
     left_out: int
     rounding_s: float = 0.0
+
+    def where(self, kept: NDArray[np.bool_]) -> "Intervals":
+        """Return the intervals that are `kept` [m]."""
+        each = ("steps", "seconds", "images", "attempt", "row", "start")
+        return replace(self, **{name: getattr(self, name)[kept] for name in each})
 
 
 def available_clocks(log: RunLog) -> list[str]:
@@ -103,15 +109,15 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
         kept &= spent[end] == spent[start]
     return Intervals(
         clock=clock,
-        steps=steps[kept].astype(np.float64),
-        seconds=seconds[kept],
-        images=images[kept],
-        attempt=log.attempt[end][kept],
-        row=end[kept],
-        start=start[kept],
+        steps=steps.astype(np.float64),
+        seconds=seconds,
+        images=images,
+        attempt=log.attempt[end],
+        row=end,
+        start=start,
         left_out=int((~kept).sum()),
         rounding_s=_cut_s(log, rows) if clock == "bar" else 0.0,
-    )
+    ).where(kept)
 
 
 def _cut_s(log: RunLog, rows: Ints) -> float:
@@ -182,15 +188,16 @@ def _printed(log: RunLog) -> Intervals:
     unit = "token/device" if _printed_column(log) == "tokens_per_s" else "step"
     kept = seconds > 0
     images = log.column("images_per_s") * seconds if unit == "step" else np.full(len(log), np.nan)
+    rows = np.arange(len(log))
     return Intervals(
         clock="printed",
         unit=unit,
-        steps=np.ones(int(kept.sum())),
-        seconds=seconds[kept],
-        images=images[kept],
-        attempt=log.attempt[kept],
-        row=np.flatnonzero(kept),
-        start=np.flatnonzero(kept),
+        steps=np.ones(len(log)),
+        seconds=seconds,
+        images=images,
+        attempt=log.attempt,
+        row=rows,
+        start=rows,
         left_out=int((~kept).sum()),
         rounding_s=_rounding_s(log, seconds[kept]) if kept.any() else 0.0,
-    )
+    ).where(kept)

@@ -24,7 +24,7 @@ def cost_row(log: RunLog) -> dict[str, Any]:
     return {
         "run": log.name,
         "gpu": model,
-        "gpus": count,
+        "gpus": count if len({stay.ranks for stay in log.stays.values()}) < 2 else None,
         "minutes": breakdown.wall_s / 60 if breakdown else None,
         "gpu_hours": gpu_s / 3600 if gpu_s else None,
         "useful": train_s / allocated_s if train_s is not None and allocated_s else None,

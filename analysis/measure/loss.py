@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.measure.loss_curve import LossCurve, loss_curve, not_finite_from, why_unlike
+from analysis.measure.loss_curve import LossCurve, Range, loss_curve, not_finite_from, why_unlike
 from analysis.measure.quality import why_other
-from analysis.observations import is_repeat, nodes_of, seed_of
+from analysis.observations import is_repeat, nodes_of, seed_of, without_early_ends
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
@@ -50,13 +50,14 @@ class Compared:
         """The loss as a quantity of a contrast."""
         return Quantity(
             name=self.of.replace("_", " "),
-            better=_sense(self.of),
+            better=sense_of(self.of),
             margin=self.margin,
             seed_scatter=SEED_SCATTER,
         )
 
 
-def _sense(of: str) -> Literal["higher", "lower", "unknown"]:
+def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
+    """Return whether more or less of an evaluation is better, by its name."""
     words = {*key_of(of).split()}
     if words & _HIGHER:
         return "higher"
@@ -69,7 +70,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
     point by point. The same loss has to hold in both halves of the range, too.
     """
-    base, arm, left = _without_early_failures(base, arm)
+    base, arm, left = without_early_ends(base, arm)
     if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
         return refused(why)
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
@@ -101,37 +102,12 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     else:
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    found = _as_printed(contrast(*replicates, steps=steps, of_loss=True), sides, low, high)
+    found = contrast(*replicates, steps=steps, of_loss=True)
     found = replace(found, remarks=(*found.remarks, *left))
     if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
-        end = (
-            f"step {high:.6g}"
-            if compared.by == "step"
-            else f"{high:.6g} {compared.by.replace('_', ' ')}"
-        )
-        remark = f"up to {end}, which all have"
+        remark = Range(by=compared.by, low=low, high=high).remark
         return replace(found, remarks=(*found.remarks, remark))
     return found
-
-
-def _as_printed(
-    found: Contrast, sides: Sequence[Sequence[LossCurve]], low: float, high: float
-) -> Contrast:
-    """Return a contrast whose interval holds what the printed digits of the losses leave open.
-
-    Averaging does not remove it: all records of a flat curve are rounded to the same digits.
-    """
-    if found.mean is None:
-        return found
-    rounding = sum(max(_rounding(curve, low, high) for curve in side) for side in sides)
-    further = tuple(mean.widened(rounding) for mean in found.further)
-    return replace(found, mean=found.mean.widened(rounding), further=further)
-
-
-def _rounding(curve: LossCurve, low: float, high: float) -> float:
-    """Return half a unit of the last printed digit as a share of the loss at the end."""
-    end = curve.loss[_tail(curve.x, low, high, curve.of)]
-    return 0.5 * (decimal_grid(curve.loss) or 0.0) / float(end.mean())
 
 
 def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
@@ -141,21 +117,6 @@ def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
     if (step := not_finite_from(log)) is not None:
         return f"the loss of {log.name} is not finite from step {step} on"
     return None
-
-
-def _without_early_failures(
-    base: Sequence[RunLog], arm: Sequence[RunLog]
-) -> tuple[Sequence[RunLog], Sequence[RunLog], list[str]]:
-    """Return both sides without repeats that failed in the first half, and a remark on each."""
-    longest = max((int(log.step[-1]) for log in (*base, *arm) if len(log)), default=0)
-
-    def is_early(log: RunLog) -> bool:
-        return log.state.is_failed and (not len(log) or 2 * int(log.step[-1]) < longest)
-
-    kept = [[log for log in side if not is_early(log)] or side for side in (base, arm)]
-    early = [log for side, own in zip((base, arm), kept, strict=True)
-             if len(own) < len(side) for log in side if is_early(log)]  # fmt: skip
-    return kept[0], kept[1], [f"without {log.name}, which failed early" for log in early]
 
 
 def _curve(log: RunLog, compared: Compared) -> LossCurve:
@@ -186,9 +147,14 @@ def _counts(curve: LossCurve, low: float, high: float) -> bool:
 
 def _replicate(curve: LossCurve, low: float, high: float) -> Replicate:
     parts = [_tail(curve.x, low, high, curve.of), *_halves(curve.x, low, high)]
-    log, *stretches = (math.log(float(curve.loss[part].mean())) for part in parts)
+    end, *stretches = (float(curve.loss[part].mean()) for part in parts)
     return Replicate(
-        log=log, nodes=nodes_of(curve.log), seed=seed_of(curve.log), stretches=tuple(stretches)
+        log=math.log(end),
+        nodes=nodes_of(curve.log),
+        seed=seed_of(curve.log),
+        stretches=tuple(map(math.log, stretches)),
+        # Half a unit of the last printed digit: all records of a flat curve are rounded alike.
+        blur=0.5 * (decimal_grid(curve.loss) or 0.0) / end,
     )
 
 

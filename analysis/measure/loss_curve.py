@@ -43,6 +43,22 @@ class LossCurve:
     of: str = "loss"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """What several runs have in common of an axis."""
+
+    by: str
+    low: float
+    high: float
+
+    @property
+    def remark(self) -> str:
+        """Its end in words."""
+        end = f"{self.high:.6g}"
+        end = f"step {end}" if self.by == "step" else f"{end} {self.by.replace('_', ' ')}"
+        return f"up to {end}, which all have"
+
+
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     """Return a run's training loss over an axis, or its evaluation `of`, or raise `Unreadable`."""
     if of != "loss":
@@ -94,6 +110,11 @@ def not_finite_from(log: RunLog) -> int | None:
     return int(max(begun)) if is_lasting else None
 
 
+def axis_of(logs: Iterable[RunLog]) -> str:
+    """Return what runs are aligned on: images if all of them record these, else steps."""
+    return "images" if all((log.column("images") > 0).any() for log in logs) else "step"
+
+
 def axis_values(log: RunLog, by: str) -> Floats:
     """Return the values [n] of one of `AXES` at the rows of a log, NaN if they are unknown."""
     if by == "step":
@@ -102,8 +123,18 @@ def axis_values(log: RunLog, by: str) -> Floats:
         begun = [event["time"] for event in starts(log.events)]
         return log.column("time") - (min(begun) if begun else np.nan)
     if by == "gpu_hours":
-        return log.column("train_s") * (ranks(log.facts) or np.nan) / 3600
+        return _rank_hours(log)
     return log.column(by)
+
+
+def _rank_hours(log: RunLog) -> Floats:
+    """Return the hours of training steps times the ranks of the attempt that did them [n]."""
+    stays = (log.stays.get(number) for number in log.attempt.tolist())
+    count = np.array([(stay and stay.ranks) or ranks(log.facts) or np.nan for stay in stays])
+    train_s = log.column("train_s")
+    hours, known = np.full(len(log), np.nan), ~np.isnan(train_s)
+    hours[known] = np.cumsum(np.diff(train_s[known], prepend=0.0) * count[known]) / 3600
+    return hours
 
 
 def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:

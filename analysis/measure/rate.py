@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
+from analysis.measure.loss_curve import Range
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Estimate, Floats
@@ -48,6 +49,11 @@ class MeasuredRate:
         if self.summary is None:
             return None
         return self.summary.mean.widened(self.intervals.rounding_s)
+
+    @property
+    def blur(self) -> float:
+        """The share of the rate that the rounding of its clock leaves open, also over repeats."""
+        return self.intervals.rounding_s / self.summary.mean.value if self.summary else 0.0
 
     @property
     def rate(self) -> Estimate | None:
@@ -111,11 +117,17 @@ def measure_rates(logs: Sequence[RunLog], *, clock: str | None = None) -> list[M
 
 
 @kept_with_log
-def measure_rate(log: RunLog, *, clock: str | None) -> MeasuredRate:
-    """Measure the rate of a run on a clock, or on its best one if that is None."""
+def measure_rate(log: RunLog, *, clock: str | None, within: Range | None = None) -> MeasuredRate:
+    """Measure the rate of a run on a clock, or on its best one if that is None.
+
+    Only the intervals `within` a range of steps count, if one is given.
+    """
     if clock is None:
         return measure_rate(log, clock=choose_clocks([log])[0])
     found = intervals(log, clock=clock)
+    if within is not None:
+        began, ended = log.step[found.start], log.step[found.row]
+        found = found.where((began >= within.low) & (ended <= within.high))
     summary = None
     if len(found.seconds):
         summary = summarise(found.seconds, found.attempt, steps=found.steps)

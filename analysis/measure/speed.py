@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 
 from analysis.measure.clocks import why_uncertain
 from analysis.measure.differences import differences, recipe
-from analysis.measure.rate import MeasuredRate, turn_rates
+from analysis.measure.loss_curve import Range
+from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
 from analysis.observations import (
     attributed,
     group_alike,
-    in_blocks,
     is_repeat,
     nodes_of,
-    overlap,
     pass_of,
+    ran_at_once,
     seed_of,
+    told_in_blocks,
+    without_early_ends,
 )
 from analysis.one_training import distinct_runs
 from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
@@ -31,7 +33,8 @@ from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_varia
 from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
-IN_BLOCKS = "all runs of one before those of the other"
+# Ranges whose ends differ by a smaller share, or by a record, are the same.
+SAME_RANGE = 0.01
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -58,7 +61,8 @@ class Arm:
         if len(self.runs) == 1:
             return self.runs[0].rate
         logs = np.array([math.log(run.rate.value) for run in self.runs if run.rate])
-        return one_sample(logs).ratio() if len(logs) > 1 else None
+        blur = max(run.blur for run in self.runs)
+        return one_sample(logs).widened(blur).ratio() if len(logs) > 1 else None
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
@@ -70,7 +74,11 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
     """Return the contrasts of all arms but the first with the first."""
     common, is_paired = scatter_of_cells(arms), _share_passes(arms)
-    return [speed_contrast(arms[0], arm, common=common, is_paired=is_paired) for arm in arms[1:]]
+    at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
+    return [
+        speed_contrast(arms[0], arm, at_once=at_once, common=common, is_paired=is_paired)
+        for arm in arms[1:]
+    ]
 
 
 def _share_passes(arms: Sequence[Arm]) -> bool | None:
@@ -93,32 +101,70 @@ def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
 
 
 def speed_contrast(
-    base: Arm, arm: Arm, *, common: CommonVariance | None = None, is_paired: bool | None = None
+    base: Arm,
+    arm: Arm,
+    *,
+    at_once: Mapping[int, str] | None = None,
+    common: CommonVariance | None = None,
+    is_paired: bool | None = None,
 ) -> Contrast:
     """Return the contrast of images per second, else of tokens, else of steps.
 
-    Images and tokens count if both arms record them.
+    Images and tokens count if both arms record them. `at_once` are those of all runs of a table
+    that shared a node with another at the same time.
     """
-    if why := why_not_comparable(base, arm):
+    if why := why_not_comparable(base, arm, at_once):
         return refused(why)
-    if why := overlap([run.log for run in (*base.runs, *arm.runs)]):
-        return refused(why)
+    base, arm, within, remarks = alike_in_range(base, arm)
     unit, shift = _work(base.runs[0], arm.runs[0])
     sides = [_replicates(base, 0.0), _replicates(arm, shift)]
     if not all(sides):
-        return Contrast(mean=None, why="no time is recorded")
+        lacks = "no time is recorded"
+        return Contrast(mean=None, why=f"{lacks} {within.remark}" if within else lacks)
     if len(base.runs) == len(arm.runs) == 1:
         steps = _of_two_runs(base.runs[0], arm.runs[0], shift)
         alike = is_repeat(base.runs[0].log, arm.runs[0].log)
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
-    if in_blocks(*([run.log for run in one.runs] for one in (base, arm))):
-        found = replace(found, remarks=(*found.remarks, IN_BLOCKS))
+    found = told_in_blocks(found, *([run.log for run in one.runs] for one in (base, arm)))
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
-    return found
+    if within and found.unit not in ("step", "round"):
+        remarks.append(within.remark)
+    return replace(found, remarks=(*found.remarks, *remarks))
+
+
+def log_ratio(base: Arm, arm: Arm) -> float | None:
+    """Return the log of the mean speed of one comparable arm over another's, None if unknown."""
+    base, arm, *_ = alike_in_range(base, arm)
+    sides = [_replicates(base, 0.0), _replicates(arm, _work(base.runs[0], arm.runs[0])[1])]
+    if not all(sides):
+        return None
+    before, after = (float(np.mean([run.log for run in side])) for side in sides)
+    return after - before
+
+
+def alike_in_range(base: Arm, arm: Arm) -> tuple[Arm, Arm, Range | None, list[str]]:
+    """Return two arms over the steps that all their runs have, if these differ, and remarks.
+
+    A change at the same step of both, such as a slow first epoch, then counts in both alike.
+    """
+    logs = [[run.log for run in one.runs] for one in (base, arm)]
+    *kept, remarks = without_early_ends(*logs)
+    steps = [log.step for side in kept for log in side if len(log)]
+    if len(steps) < sum(map(len, kept)):
+        return base, arm, None, remarks
+    begun, ended = (np.array([step[at] for step in steps]) for at in (0, -1))
+    slack = max(SAME_RANGE * ended.max(), *(np.median(np.diff(s)) for s in steps if len(s) > 1), 0)
+    is_same = max(np.ptp(begun), np.ptp(ended)) <= slack
+    within = None if is_same else Range(by="step", low=begun.max(), high=ended.min())
+    arms = [
+        Arm(runs=tuple(measure_rate(log, clock=one.runs[0].clock, within=within) for log in side))
+        for one, side in zip((base, arm), kept, strict=True)
+    ]
+    return arms[0], arms[1], within, remarks
 
 
 def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
@@ -152,6 +198,7 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
             rounds={
                 name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
             },
+            blur=run.blur,
         )
         for run in arm.runs
         if run.rate
@@ -160,11 +207,10 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
 
 def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contrast:
     """Compare two runs by the steps that both record, otherwise by their means."""
-    if base.seconds and arm.seconds and None not in (base.seconds.error, arm.seconds.error):
-        base, arm = _counted_alike(base, arm)
-    a, b = base.seconds, arm.seconds
-    assert a is not None
-    assert b is not None
+    base, arm = _counted_alike(base, arm)
+    assert base.summary is not None
+    assert arm.summary is not None
+    a, b = base.summary.mean, arm.summary.mean
     changes = tuple(
         f"{run.log.name}: {change}"
         for run in (base, arm)
@@ -172,7 +218,6 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         if change
     )
     change = changes[0] if changes else None
-    rounding = base.intervals.rounding_s / a.value + arm.intervals.rounding_s / b.value
     means = _ratio_of_runs(a, b)
     if means is None:
         value = math.log(a.value / b.value) + shift
@@ -186,9 +231,9 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         found = ratio_of_means(keys[0][1][at_a], keys[1][1][at_b], weights=steps)
         # The gap of short runs may wander so much that its few independent values tell nothing.
         if found.half_width <= IN_VAIN * means.half_width:
-            mean = replace(found.widened(rounding), value=found.value + shift)
+            mean = replace(found, value=found.value + shift)
             return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
-    mean = replace(means.widened(rounding), value=means.value + shift)
+    mean = replace(means, value=means.value + shift)
     return Contrast(mean=mean, unit="run", n=1, why=change)
 
 
@@ -200,7 +245,8 @@ def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate,
     runs = (base, arm)
     summaries = [run.summary for run in runs if run.summary is not None]
     isolated, far = (sum(getattr(one, of) for one in summaries) for of in ("isolated", "far"))
-    if isolated == 0 or far <= MOST_ISOLATED:
+    is_timed = all(one.mean.error is not None for one in summaries)
+    if not is_timed or isolated == 0 or far <= MOST_ISOLATED:
         return runs
     whole = [
         summarise(
@@ -235,8 +281,15 @@ def _step_keys(run: MeasuredRate) -> tuple[NDArray[np.complex128], Floats]:
     return keys, found.seconds[kept][first]
 
 
-def why_not_comparable(base: Arm, arm: Arm) -> str | None:
-    """Return why two arms have no ratio, or None: across clocks it would measure the clocks."""
+def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = None) -> str | None:
+    """Return why two arms have no ratio, or None: across clocks it would measure the clocks.
+
+    `at_once` are the runs that shared a node with another at the same time, by default of these.
+    """
+    logs = [run.log for run in (*base.runs, *arm.runs)]
+    at_once = ran_at_once(logs) if at_once is None else at_once
+    if why := next((at_once[id(log)] for log in logs if id(log) in at_once), None):
+        return why
     a, b = base.runs[0], arm.runs[0]
     if a.clock != b.clock:
         untimed = next((run for run in (a, b) if run.summary is None), None)

@@ -22,7 +22,7 @@ def _speed_row(run: Arm, verdict: Mapping[str, Any]) -> dict[str, Any]:
     row = {"run": run.name, "clock": measured.clock, **rate_fields(run), **verdict}
     is_baseline = verdict["word"] is None
     if is_baseline and (why := measured.why_undetermined):
-        sentence = f"{run.name} is undetermined: {why}"
+        sentence = f"the speed of {run.name} is undetermined: {why}"
         return row | {"word": "undetermined", "verdict": sentence, "why": why}
     return row
 

@@ -10,7 +10,13 @@ import numpy as np
 
 from analysis.measure.differences import recipe
 from analysis.measure.time_to_target import MLPERF, TimeToTarget
-from analysis.observations import group_alike, nodes_of, overlap, seed_of
+from analysis.observations import (
+    group_alike,
+    nodes_of,
+    ran_at_once,
+    seed_of,
+    told_in_blocks,
+)
 from analysis.one_training import why_one_training
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -32,13 +38,15 @@ TO_TARGET = Quantity(name="speed to the target", better="higher", margin=0.02)
 class TargetGroup:
     """Repeats of one run, or MLPerf's results of one `size`; `missed` failed the target.
 
-    `size` is the number of devices and the global batch, 0 if unknown.
+    `size` is the number of devices and the global batch, 0 if unknown. `slowed` says with which
+    other run one of them shared a node at the same time.
     """
 
     name: str
     size: tuple[int, int]
     reached: tuple[TimeToTarget, ...]
     missed: tuple[str, ...]
+    slowed: str | None
 
     def values(self, name: str) -> Floats:
         """Return an attribute of every run that reached the target."""
@@ -53,12 +61,14 @@ class TargetGroup:
 
 def group_times(times: Sequence[tuple[RunLog, TimeToTarget | None]]) -> list[TargetGroup]:
     """Group runs by their recipe, in the order of devices and global batch."""
+    at_once = ran_at_once([log for log, _ in times])
     return [
         TargetGroup(
             name=members[0][0].name,
             size=_size(members[0][0]),
             reached=tuple(one for _, one in members if one),
             missed=tuple(log.name for log, one in members if one is None),
+            slowed=next((at_once[id(log)] for log, _ in members if id(log) in at_once), None),
         )
         for members in group_alike(
             sorted(times, key=lambda one: _size(one[0])), lambda one: _group(one[0])
@@ -127,7 +137,7 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
         return Contrast(mean=None, why="a run missed the target")
     if not all(run.is_bounded for run in (*base.reached, *group.reached)):
         return Contrast(mean=None, why="a run met the target at its first value")
-    if name == "seconds" and (why := overlap([r.log for r in (*base.reached, *group.reached)])):
+    if name != "images" and (why := base.slowed or group.slowed):
         return refused(why)
     for side in (base, group):
         for a, b in combinations(side.reached, 2):
@@ -139,9 +149,12 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
                 log=power * math.log(getattr(run, name)),
                 seed=seed_of(run.log),
                 nodes=nodes_of(run.log),
+                blur=run.blur,
             )
             for run in side.reached
         ]
         for side in (base, group)
     ]
-    return contrast(*sides)
+    found = contrast(*sides)
+    logs = [[run.log for run in side.reached] for side in (base, group)]
+    return found if name == "images" else told_in_blocks(found, *logs)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.loss import sense_of
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_log import RunLog
@@ -48,8 +49,9 @@ class Target:
 class TimeToTarget:
     """One run's way to the target: seconds since its start, and images seen (NaN if unknown).
 
-    Between two evaluations, or two spans of a training loss, both are interpolated; `is_bounded`
-    says that there is a value before it that missed the target. The throughput counts training
+    Between two evaluations, or two spans of a training loss, both are interpolated over the log of
+    the images, and their logs may be off by `blur`. `is_bounded` says that there is a value before
+    it that missed the target. The throughput counts training
     time alone, and `availability` is its share of the seconds, 1 if the run does not record it. The
     rest went into saves, samples and pauses.
     """
@@ -59,6 +61,7 @@ class TimeToTarget:
     steps: float
     images: float
     is_bounded: bool
+    blur: float
     images_per_s: float
     availability: float
 
@@ -109,9 +112,16 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
         )
     if index is None:
         return None
-    if index and log.format != MLPERF:
+    begin = float(_progress(found)[index - 1]) if index else 0.0
+    blur = 0.0
+    if begin > 0 and log.format != MLPERF:
         before, after = found.values[index - 1], found.values[index]
-        at -= float((target.value - after) / (before - after))
+        share, times = float((target.value - before) / (after - before)), way / begin
+        # Losses fall less and less. A straight line over images is late by about twice as much as
+        # one over their logs.
+        straight, curved = 1 + share * (times - 1), times**share
+        at += (curved - times) / (times - 1)
+        blur = math.log(straight / curved)
     rows = np.arange(len(found.values))
     steps, images, time = (
         float(np.interp(at, rows, of)) for of in (found.step, found.images, found.time)
@@ -130,7 +140,8 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
         seconds=seconds,
         steps=steps,
         images=images,
-        is_bounded=index > 0,
+        is_bounded=begin > 0,
+        blur=blur,
         images_per_s=images / train_s,
         availability=train_s / seconds,
     )
@@ -247,16 +258,19 @@ def times_to_target(
     return found, remarks
 
 
-def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Floats], list[str]]:
-    """Return images at the target by global batch, and remarks on the runs that are left out.
+def samples_to_target(
+    logs: Sequence[RunLog], target: str
+) -> tuple[dict[int, Floats], dict[int, float], list[str]]:
+    """Return images at the target by global batch, their blur, and remarks on runs left out.
 
     A run that began from another's weights counts from there. If the target is a name alone, its
-    value is the lowest that every run reached.
+    value is the best that every run reached.
     """
     goal = _parse_or_find_target(target, logs)
     times, remarks = times_to_target(logs, goal)
     remarks += [] if goal.name != target else [f"the target is {goal}"]
     found: dict[int, list[float]] = defaultdict(list)
+    blur: dict[int, float] = defaultdict(float)
     for log, reached in times:
         if log.global_batch is None:
             remarks.append(f"left out: {log.name}: its global batch is not known")
@@ -264,15 +278,23 @@ def samples_to_target(logs: Sequence[RunLog], target: str) -> tuple[dict[int, Fl
             remarks.append(
                 f"left out: {log.name} never reached {goal}, which makes B_crit too large"
             )
+        elif not reached.is_bounded:
+            remarks.append(f"left out: {log.name} met {goal} at its first value")
         elif math.isnan(reached.images):
             remarks.append(f"left out: {log.name}: records no images")
         else:
             found[log.global_batch].append(reached.images)
-    return {batch: np.array(images) for batch, images in sorted(found.items())}, remarks
+            blur[log.global_batch] = max(blur[log.global_batch], reached.blur)
+    return {batch: np.array(images) for batch, images in sorted(found.items())}, blur, remarks
 
 
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    lowest = [float(_metric(log, text, span=smoothing_span([log])).values.min()) for log in logs]
-    return Target(name=text, sense="<=", value=max(lowest))
+    found = [_metric(log, text, span=smoothing_span([log])).values for log in logs]
+    match sense_of(text):
+        case "lower":
+            return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))
+        case "higher":
+            return Target(name=text, sense=">=", value=min(float(one.max()) for one in found))
+    raise Unreadable(f"--target {text!r}: whether more of it is better is not known; add a value")

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.measure.loss_curve import AXES
+from analysis.measure.loss_curve import AXES, axis_of
 from analysis.measure.speed_table import time_rows
 from analysis.read.find import read_all
 from analysis.read.run_log import RunLog
@@ -27,7 +27,7 @@ from analysis.report.sections import (
     trained_arms,
     verdicts,
 )
-from analysis.study.compare import axis_of, compare_all
+from analysis.study.compare import compare_all
 from configs.errors import Unreadable
 from configs.files import read_bytes
 from runs.folder import RunFolder

@@ -62,7 +62,8 @@ class Replicate:
 
     `study_pass` names a pass of a study and the nodes it ran on: in a pass each cell runs once, in
     random order. `rounds` are logs of its turns by the name of the round. `stretches` are logs over
-    further parts of the run, in which the same quantity has to agree, too.
+    further parts of the run, in which the same quantity has to agree, too. `blur` is how far the
+    logs may be off in every run of an arm alike, by printed digits or between two evaluations.
     """
 
     log: float
@@ -71,6 +72,7 @@ class Replicate:
     study_pass: Hashable = None
     rounds: Mapping[str, float] = field(default_factory=dict)
     stretches: tuple[float, ...] = ()
+    blur: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +114,21 @@ def contrast(
     `steps` is the contrast of two single runs, by steps or as they are. Losses do not depend on
     nodes or passes, but runs of one seed share data and noise. `is_paired` says whether runs of a
     pass or seed share something, by all cells of a study; if it is None, these two arms tell.
-    `common` is what all cells say about the scatter of repeats.
+    `common` is what all cells say about the scatter of repeats. Repeats do not average a blur out:
+    the interval reaches further by it.
     """
+    found = _contrast(base, arm, steps, of_loss, is_paired, common or CommonVariance())
+    blur = sum(max((run.blur for run in side), default=0.0) for side in (base, arm))
+    if found.mean is None or blur == 0:
+        return found
+    further = tuple(mean.widened(blur) for mean in found.further)
+    return replace(found, mean=found.mean.widened(blur), further=further)
+
+
+def _contrast(
+    base: Sequence[Replicate], arm: Sequence[Replicate], steps: Contrast | None, of_loss: bool,
+    is_paired: bool | None, common: CommonVariance,
+) -> Contrast:  # fmt: skip
     if by_round := _by_rounds(base, arm):
         return by_round
     counts = len(base), len(arm)
@@ -130,7 +145,6 @@ def contrast(
             n=min(counts),
             why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
         )
-    common = common or CommonVariance()
     if of_loss:
         by_seed = [{run.seed: run for run in reversed(side)} for side in (base, arm)]
         return _with_nodes(

@@ -29,14 +29,17 @@ class CriticalBatch:
     is_line: bool = True
 
 
-def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
+def fit_critical_batch(
+    samples: Mapping[int, Floats], *, blur: Mapping[int, float] | None = None
+) -> CriticalBatch | None:
     """Fit the line through {global batch: samples to the target of each run [k]}.
 
     Return None for fewer than two batch sizes. The interval is a parametric bootstrap of the means
     with Student's t errors; `high` is None if no finite B_crit is excluded. All batch sizes share
     one relative scatter. Without repeats the scatter is that about the line, so that curvature
     counts as noise, and weights are 1/samples; two batch sizes then leave no degree of freedom, and
-    so no interval.
+    so no interval. The logs of all samples of a batch size may be off by its `blur`, in the worst
+    case those of small and of large batches in opposite directions: the interval holds both fits.
     """
     samples = {batch: values for batch, values in samples.items() if len(values)}
     if len(samples) < 2:
@@ -60,10 +63,15 @@ def fit_critical_batch(samples: Mapping[int, Floats]) -> CriticalBatch | None:
         return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min, is_line=False)
     rng = np.random.default_rng(0)
     errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(variance)
-    drawn = _critical(*_fit(batches, means + errors, weights))
+    off = np.array([(blur or {}).get(int(batch), 0.0) for batch in batches])
+    off *= np.sign(batches - np.median(batches))
+    tilted = [_critical(*_fit(batches, (means + errors) * np.exp(t), weights)) for t in (off, -off)]
     # Draws may be infinite, and between two infinite ones there is nothing to interpolate.
-    low, high = np.quantile(drawn, [0.025, 0.975], method="nearest")
-    b_crit = Estimate(value=best, low=float(low), high=float(high) if np.isfinite(high) else None)
+    low, high = (
+        float(np.quantile(drawn, end, method="nearest"))
+        for drawn, end in zip(tilted, (0.025, 0.975), strict=True)
+    )
+    b_crit = Estimate(value=best, low=low, high=high if np.isfinite(high) else None)
     return CriticalBatch(b_crit=b_crit, e_min=e_min)
 
 

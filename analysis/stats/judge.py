@@ -70,7 +70,7 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
     if one.mean is None or one.mean.error is None:
         return "undetermined", one.why or "too few records for an interval"
     agrees = all(is_within(mean, quantity.margin) for mean in (one.mean, *one.further))
-    if agrees and (one.is_claim or one.further):
+    if agrees:
         return "same", None
     if adjusted >= LEVEL:
         return "undetermined", one.why or (HOLDS_ONE if _holds_one(one.mean) else BY_CHANCE)

@@ -1,6 +1,6 @@
 """Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from analysis.measure.loss import Compared, loss_contrast
@@ -78,11 +78,6 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
     names = ("loss", *held_out_losses(logs))
     losses = [Compared(of=of, by=by, margin=margin) for of in names]
     return compare_arms(arms, losses, quality=True, as_cells=len(arms) > 2)
-
-
-def axis_of(logs: Iterable[RunLog]) -> str:
-    """Return what losses are aligned on: images if all runs record them, else steps."""
-    return "images" if all((log.column("images") > 0).any() for log in logs) else "step"
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:

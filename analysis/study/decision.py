@@ -11,7 +11,7 @@ from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import held_out_losses
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
-from analysis.observations import group_alike, seed_of
+from analysis.observations import group_alike, ran_at_once, seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Unit, Word
 from analysis.stats.intervals import Floats
@@ -69,7 +69,8 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
         margin=settings.margin,
     )
     pairs = {name: _done_pairs(runs[first], runs[name]) for name in others}
-    rates = {name: _rates(pairs[name]) for name in others}
+    at_once = ran_at_once(logs)
+    rates = {name: _rates(pairs[name], at_once) for name in others}
     alike, found = list(rates.values()), []
     for name in others:
         shared = node_of_one_side(pairs[name])
@@ -109,14 +110,14 @@ def _done_pairs(
     return pairs
 
 
-def _rates(pairs: Pairs) -> Floats:
+def _rates(pairs: Pairs, at_once: Mapping[int, str]) -> Floats:
     """Return the logs of the ratios of the rates by repeat [n], in images if all have them.
 
     What the runs of a repeat share, such as the state of the machine, cancels.
     """
     measured = measure_rates([log for pair in pairs for log in pair])
     found = [
-        speed_contrast(Arm(runs=(base,)), Arm(runs=(run,)))
+        speed_contrast(Arm(runs=(base,)), Arm(runs=(run,)), at_once=at_once)
         for base, run in zip(measured[::2], measured[1::2], strict=True)
     ]
     return np.array([one.mean.value for one in found if one.mean])

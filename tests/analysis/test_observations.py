@@ -10,9 +10,16 @@ from analysis.__main__ import main
 from analysis.measure.cost import cost_row
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate
-from analysis.measure.speed import IN_BLOCKS, Arm, speed_contrast
+from analysis.measure.speed import Arm, speed_contrast
 from analysis.measure.time_breakdown import time_breakdown
-from analysis.observations import attributed, in_blocks, is_repeat, nodes_of, overlap
+from analysis.observations import (
+    IN_BLOCKS,
+    attributed,
+    in_blocks,
+    is_repeat,
+    nodes_of,
+    ran_at_once,
+)
 from analysis.read.find import read_logs
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog, Stay
@@ -44,11 +51,11 @@ def test_a_run_that_moved_has_the_nodes_of_all_its_attempts_and_is_not_attribute
 
 def test_runs_of_which_no_end_is_recorded_overlap_up_to_their_last_record(log: RunLog) -> None:
     a, b = at(log, stay("n1")), at(log, stay("n1", began=START + 100))
-    assert "ran at once on n1" in (overlap([a, b]) or "")
+    assert set(ran_at_once([a, b]).values()) == {f"{a.name} and {b.name} ran at once on n1"}
     late = float(log.column("time")[log.attempt == 1].max()) + 1
-    assert overlap([a, at(log, stay("n1", began=late))]) is None
+    assert not ran_at_once([a, at(log, stay("n1", began=late))])
     # The second attempt ran elsewhere.
-    assert overlap([at(log, stay("n1", ended=START + 50), stay("n2")), b]) is None
+    assert not ran_at_once([at(log, stay("n1", ended=START + 50), stay("n2")), b])
 
 
 def test_arms_of_which_one_ran_before_the_other_are_not_attributed(log: RunLog) -> None:
@@ -136,4 +143,4 @@ def test_a_repeat_that_failed_early_does_not_cut_the_range_of_all(tmp_path: Path
     end = json.loads(lines[20]) | {"event": "failed", "reason": "oom"}
     (failed / "metrics.jsonl").write_text("\n".join([*lines[:20], json.dumps(end)]) + "\n")
     found = loss_contrast([*logs[:3], read_ours(RunFolder(failed))], logs[3:], Compared())
-    assert found.remarks == ("without failed, which failed early",)
+    assert found.remarks == ("without failed, which has 180 of 2000 steps",)

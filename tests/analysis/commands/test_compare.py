@@ -50,7 +50,7 @@ def test_repeats_are_pooled_into_arms_and_support_a_claim(compare):
 
 def test_repeats_alone_are_compared_as_single_runs(compare):
     rows, _, _ = compare(a=SyntheticRun(), b=SyntheticRun(seed=1))
-    assert rows["b", "speed"]["word"] == "undetermined"
+    assert rows["b", "speed"]["verdict"].endswith("(these two runs, paired by step, 2 comparisons)")
 
 
 def test_one_run_is_misuse(tmp_path, capsys):

@@ -58,12 +58,12 @@ def planted(folder: Path, number: int, seed: int, level: float, mlp: str, **fact
     [
         ({}, "x the FID of run0"),
         ({"guidance": 3.0, "reference": "/elsewhere"}, "x the FID of run0"),
-        ({"features_sha256": "cd"}, "not compared with run0: other features_sha256"),
-        ({"sampler": "heun"}, "not compared with run0: other sampler"),
+        ({"features_sha256": "cd"}, "not compared with run0 in FID: other features_sha256"),
+        ({"sampler": "heun"}, "not compared with run0 in FID: other sampler"),
         ({"reference_second_moment": 23.2464001}, "x the FID of run0"),
         (
             {"reference_second_moment": 29.0},
-            "not compared with run0: other reference_second_moment",
+            "not compared with run0 in FID: other reference_second_moment",
         ),
     ],
 )

@@ -133,7 +133,7 @@ def test_runs_that_ran_at_once_on_one_node_are_not_compared(tmp_path, capsys):
     assert found["why"] == "a and b ran at once on n1"
     RunFolder(tmp_path / "b").note(1, began=180.0, ended=260.0)
     assert main(["speed", *folders, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[1]["word"] == "undetermined"
+    assert json.loads(capsys.readouterr().out)[1]["word"] == "same"
 
 
 def test_runs_on_nodes_of_their_own_say_so_and_are_attributed_to_nothing(tmp_path, capsys):

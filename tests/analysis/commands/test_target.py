@@ -79,7 +79,7 @@ def test_an_evaluation_is_a_target_that_is_interpolated(tmp_path, capsys):
             file.write(json.dumps(record | {"eval_accuracy": accuracy}) + "\n")
     main(["target", str(run), "--target", "eval_accuracy>=0.7", "--json"])
     assert json.loads(capsys.readouterr().out)["groups"][0]["samples_to_target"] == pytest.approx(
-        50 * 64 * (1 + 0.2 / 0.25)
+        50 * 64 * 2 ** (0.2 / 0.25)
     )
 
 

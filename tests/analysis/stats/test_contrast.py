@@ -77,7 +77,11 @@ def test_the_speed_of_a_node_cancels_though_the_arms_used_it_unequally_often():
 def test_two_single_runs_differ_or_cannot_be_told_apart_and_support_no_claim():
     a, b = arm([0.0]), arm([0.6])
     assert word(contrast(a, b, steps=single(0.6))) == "different"
-    assert word(contrast(a, b, steps=single(0.001))) == "undetermined"
+    assert word(contrast(a, b, steps=single(0.001, error=0.01))) == "undetermined"
+    # The whole interval is within the margin.
+    assert word(contrast(a, b, steps=single(0.004))) == "same"
+    losses = replace(single(0.004), further=(Mean(value=0.05, error=0.001, freedom=50.0),))
+    assert word(losses, LOSS) == "undetermined"
 
 
 def test_one_run_against_several_is_refused_and_two_a_side_are_too_few():
@@ -191,7 +195,7 @@ def test_holm_is_that_of_the_textbook():
 
 
 def test_a_refusal_is_no_comparison_and_all_others_are_counted():
-    found = [single(0.6), single(0.0), refused("other images")]
+    found = [single(0.6), single(0.0, error=0.01), refused("other images")]
     verdicts = judge([(one, SPEED) for one in found])
     assert [one.word for one in verdicts] == ["different", "undetermined", "not compared"]
     assert {one.comparisons for one in verdicts} == {2}

@@ -1,0 +1,276 @@
+"""Truth that a hostile reviewer planted: a verdict is right, or it is withheld in a sentence."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.stats.intervals import Floats
+from benchmarks.analysis_coverage.folders import START, Run, write_run
+from configs.yaml12 import dump_yaml
+from tests.analysis.read.test_program import CONFIG
+
+Rows = list[dict[str, Any]]
+WORKERS = ("data.workers=3",)
+RNG = np.random.default_rng(1)
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+    """Gives what a command prints as JSON."""
+
+    def ask(*argv: str | Path) -> Any:
+        assert main([*map(str, argv), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    return ask
+
+
+@pytest.fixture
+def verdicts(asked: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Gives the verdicts of `compare` on the second arm by quantity."""
+
+    def compare(folder: Path) -> dict[str, Any]:
+        rows: Rows = asked("compare", folder)["comparisons"]
+        return {row["quantity"]: row for row in rows}
+
+    return compare
+
+
+def seconds(number: int = 120, *, slower: float = 1.0) -> Floats:
+    return np.asarray(slower * np.exp(0.01 * RNG.standard_normal(number)))
+
+
+def falling(number: int = 120) -> Floats:
+    step = 10.0 * np.arange(1, number + 1)
+    return np.asarray(0.2 * (1 + 4 / np.sqrt(1 + step / 20)))
+
+
+def end_as(run: Path, event: str, *, steps: int) -> None:
+    """Make a run one of so many planned steps that ended otherwise than done."""
+    *lines, last = (run / "metrics.jsonl").read_text().splitlines()
+    lines.append(json.dumps(json.loads(last) | {"event": event}))
+    (run / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    text = (run / "config.yaml").read_text()
+    planned = text.replace(f"steps: {json.loads(last)['step']}", f"steps: {steps}")
+    (run / "config.yaml").write_text(planned)
+
+
+def test_runs_of_an_arm_that_mostly_came_first_support_no_claim(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The node becomes slower from run to run, and one straggler does not hide that."""
+    for place, arm in enumerate("aaaabaabbabbbb"):
+        run = Run(
+            seconds=seconds(slower=1.005**place),
+            seed=place,
+            overrides=WORKERS if arm == "b" else (),
+            starts=(START + 1000.0 * place,),
+        )
+        write_run(tmp_path / f"{arm}{place:02d}", run)
+    found = verdicts(tmp_path)["speed"]
+    assert found["word"] not in ("faster", "slower")
+    assert "most runs of one before those of the other" in found["verdict"]
+    assert "not the effect of any one of them" in found["differs"]
+
+
+def write_program(folder: Path, *, printed: str, lr: float, seed: int, start: float) -> None:
+    """Write the run of a program that prints a rate."""
+    write_run(folder, Run(seconds=np.ones(3), starts=(start,)))
+    (folder / "config.yaml").write_text(dump_yaml(CONFIG | {"params": {"lr": lr}, "seed": seed}))
+    lines = [f"step {n} loss {0.2 + 1 / n:.4f} {printed} it/s\n" for n in range(1, 200)]
+    (folder / "attempts" / "001" / "output.log").write_text("".join(lines))
+    event = {"attempt": 1, "time": start, "event": "started", "step": 0}
+    (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+
+
+def test_what_printed_digits_leave_open_is_in_the_interval_of_repeats(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """1.349 and 1.351 steps a second, printed with one digit."""
+    for number in range(3):
+        for arm, printed, lr in (("a", "1.3", 0.1), ("b", "1.4", 0.2)):
+            start = START + 1000.0 * (2 * number + (arm == "b"))
+            write_program(
+                tmp_path / f"{arm}{number}", printed=printed, lr=lr, seed=number, start=start
+            )
+    found = verdicts(tmp_path)["speed"]
+    assert found["low"] < 1.0015 < found["high"]
+    assert found["word"] == "undetermined"
+
+
+def test_repeats_of_a_program_that_prints_the_same_are_told_by_when_they_ran(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    for number in range(3):
+        start = START + 1000.0 * number
+        write_program(tmp_path / str(number), printed="1.3", lr=0.1, seed=0, start=start)
+    assert [row["runs"] for row in asked("cells", tmp_path)["cells"]] == [3]
+
+
+@pytest.mark.parametrize("event", ["stopped", "saved"])
+def test_a_repeat_that_was_stopped_or_still_runs_does_not_cut_the_losses_of_all(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], event: str
+) -> None:
+    """The other learning rate is better at first and worse in the end."""
+    for number in range(4):
+        for arm in "ab":
+            loss = falling(200) * np.exp(0.003 * RNG.standard_normal())
+            is_short = (arm, number) == ("b", 3)
+            length = 25 if is_short else 200
+            run = write_run(
+                tmp_path / f"{arm}{number}",
+                Run(
+                    seconds=seconds(length),
+                    loss=(loss * np.linspace(0.8, 1.2, 200) if arm == "b" else loss)[:length],
+                    seed=number,
+                    overrides=("optimizer.lr=0.0002",) if arm == "b" else (),
+                    starts=(START + 1000.0 * (2 * number + (arm == "b")),),
+                ),
+            )
+            if is_short:
+                end_as(run, event, steps=2000)
+    found = verdicts(tmp_path)["loss"]
+    assert found["word"] == "worse"
+    assert "without b3, which has 250 of 2000 steps" in found["verdict"]
+
+
+def test_gpu_hours_count_the_ranks_of_each_attempt(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Eight ranks are eight times as fast, so that a step costs the same GPU-hours."""
+    for name, ranks in (("a", 1), ("b", 8)):
+        own = seconds(200)
+        own[:100] /= ranks
+        loss = falling(200) * np.exp(0.01 * RNG.standard_normal(200))
+        run = write_run(tmp_path / name, Run(seconds=own, loss=loss, attempts=(0, 100)))
+        manifest = json.loads((run / "manifest.json").read_text())
+        manifest["attempts"][0]["ranks"] = ranks
+        (run / "manifest.json").write_text(json.dumps(manifest))
+    [found] = asked("loss", "--by", "gpu_hours", tmp_path / "a", tmp_path / "b")["pairs"]
+    assert found["ratio"] == pytest.approx(1.0, abs=0.02)
+    assert [row.get("gpus") for row in asked("cost", tmp_path)] == [1, None]
+
+
+def test_a_claim_of_a_speed_that_is_not_known_is_undecidable(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    write_run(tmp_path / "a", Run(seconds=np.exp(0.5 * RNG.standard_normal(14))))
+    claims = [{"quantity": "steps_per_s", "runs": ["a"], "value": value} for value in (3, 6)]
+    (tmp_path / "claims.yaml").write_text(dump_yaml({"claims": claims}))
+    found = asked("audit", tmp_path / "claims.yaml")["claims"]
+    assert [row["verdict"] for row in found] == ["undecidable"] * 2
+    assert "further than a quarter" in found[0]["why"]
+
+
+def test_a_target_by_name_is_the_best_value_that_every_run_reached(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Samples = 100,000 (1 + B / 256), and more accuracy is better."""
+    for batch in (64, 128, 256, 512, 1024):
+        for seed in range(2):
+            need = 1e5 * (1 + batch / 256) * np.exp(0.02 * RNG.standard_normal())
+            images = 10.0 * batch * np.arange(1, int(2 * need / (10 * batch)) + 10)
+            accuracy = 1 - 0.25 * (need / images) ** 0.3
+            write_run(
+                tmp_path / f"{batch}-{seed}",
+                Run(
+                    seconds=seconds(len(images)),
+                    batch=batch,
+                    seed=seed,
+                    evaluations={n: {"eval_accuracy": one} for n, one in enumerate(accuracy)},
+                    starts=(START + 10_000.0 * seed + batch,),
+                ),
+            )
+    options = ("target", "--critical-batch", tmp_path, "--target")
+    found = asked(*options, "eval_accuracy")
+    assert found["b_crit_low"] < 256 < found["b_crit_high"]
+    assert main([*map(str, options), "eval_accuracy<=0.9"]) == 1  # met at the first value
+
+
+def test_a_run_that_ran_at_once_with_a_third_is_not_compared(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """The third is named to the command, or only a cell of the same study."""
+    cells = {"a": (1.0, 0, 0.0), "b": (1.4, 3, 5000.0), "c": (1.4, 5, 5003.0)}
+    (tmp_path / "study.yaml").write_text("kind: study\n")
+    head = "index\torder\tcell\trepeat\tshape\tdigest\tdata.workers\n"
+    rows = [f"{n}\t{n}\t{name}\t1\tx\td\t{cells[name][1]}\n" for n, name in enumerate(cells)]
+    (tmp_path / "cells.tsv").write_text(head + "".join(rows))
+    for name, (slower, workers, later) in cells.items():
+        overrides = (f"data.workers={workers}",)
+        run = Run(seconds=seconds(slower=slower), overrides=overrides, starts=(START + later,))
+        write_run(tmp_path / "cells" / name, run)
+    for names in ("abc", "ab"):
+        found = asked("speed", *(tmp_path / "cells" / name for name in names))[1]
+        assert (found["word"], found["why"]) == ("not compared", "b and c ran at once on n1")
+
+
+def test_rates_are_compared_over_the_steps_that_all_runs_have(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """Both arms slow down at step 1000, and one was stopped at step 900."""
+    for number in range(3):
+        for arm, length in (("a", 200), ("b", 90)):
+            own = seconds(200)
+            own[100:] *= 1.3
+            run = Run(
+                seconds=own[:length],
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                starts=(START + 3000.0 * (2 * number + (arm == "b")),),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    found = verdicts(tmp_path)["speed"]
+    assert (found["word"], found["low"] < 1 < found["high"]) == ("same", True)
+    assert "up to step 900, which all have" in found["verdict"]
+
+
+def test_evaluations_that_are_far_apart_do_not_make_a_run_slower_to_a_target(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """One curve, evaluated each 20 or each 400 steps."""
+    for number in range(4):
+        for arm, gap in (("a", 2), ("b", 40)):
+            curve = falling(200) * np.exp(0.003 * RNG.standard_normal())
+            run = Run(
+                seconds=seconds(200),
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                evaluations={
+                    n: {"validation_loss": float(curve[n])} for n in range(gap - 1, 200, gap)
+                },
+                starts=(START + 1000.0 * (2 * number + (arm == "b")),),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    for goal in (0.36, 0.33):
+        _, found = asked("target", "--target", f"validation_loss<={goal}", tmp_path)["groups"]
+        assert found["low"] < 1 < found["high"]
+        assert "times as fast to the target" in found["verdict"]
+
+
+def test_evaluations_that_are_far_apart_move_no_critical_batch_out_of_its_interval(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Samples = 100,000 (1 + B / 256), evaluated each 400 steps of every batch."""
+    for batch in (64, 128, 256, 512, 1024):
+        for seed in range(3):
+            need = 1e5 * (1 + batch / 256) * np.exp(0.02 * RNG.standard_normal())
+            images = 10.0 * batch * np.arange(1, int(2.5 * need / (10 * batch)) + 40)
+            loss = 0.5 * (need / images) ** 0.3
+            run = Run(
+                seconds=seconds(len(images)),
+                batch=batch,
+                seed=seed,
+                evaluations={
+                    n: {"validation_loss": float(loss[n])} for n in range(39, len(loss), 40)
+                },
+                starts=(START + 10_000.0 * seed + batch,),
+            )
+            write_run(tmp_path / f"{batch}-{seed}", run)
+    found = asked("target", "--critical-batch", tmp_path, "--target", "validation_loss<=.5")
+    assert found["b_crit_low"] < 256 < found["b_crit_high"]
