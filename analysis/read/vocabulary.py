@@ -13,7 +13,6 @@ ALIASES = {
         "timestep", "num steps", "iteration", "iter", "steps", "batches", "iterations", "iters",
         "it", "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
         "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
-        "i",
     ),
     "epoch": ("epoch", "epochs", "epoch num", "ep"),
     "loss": ("loss",),

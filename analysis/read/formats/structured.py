@@ -154,6 +154,8 @@ def log_of_cells(
     rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
+    if cells.names().keys().isdisjoint(AXES) and "i" in cells.found:
+        cells.found["step"] = cells.found.pop("i")
     columns, names = cells.columns(len(lines)), cells.names()
     if names.keys().isdisjoint(AXES):
         if len(lines) < FEWEST_WITHOUT_STEP or not any(map(is_loss, names)):
@@ -312,7 +314,7 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    return any(meaning(name)[0] in AXES for name in names)
+    return any(meaning(name)[0] in AXES or name == "i" for name in names)
 
 
 def _names_loss(cells: Sequence[str]) -> bool:

@@ -67,7 +67,7 @@ _MODIFIERS = frozenset(
      "global", "overall", "step", "last"]
 )  # fmt: skip
 _QUALIFIER = re.compile(
-    rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/.])", re.IGNORECASE
+    rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/]|\.\w)", re.IGNORECASE
 )
 _CLOCK = r"(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?"
 _RATE = r", *[.\d]+(?:s/ ?\w+|\w+/s)"

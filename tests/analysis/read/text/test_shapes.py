@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 
@@ -121,3 +123,14 @@ def test_zeros_between_letters_are_left_out(tmp_path):
     )  # fmt: skip
     [log] = read_logs([str(tmp_path / "x")])
     assert (len(log), log.step[-1]) == (29, 29)
+
+
+def test_lines_that_differ_in_a_unit_are_one_kind(tmp_path):
+    lines = [
+        f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {500 + n}ms | ETA: {99 - n}.5m" if n % 3
+        else f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {(500 + n) / 1000}s | ETA: 1.5h"
+        for n in range(1, 46)
+    ]  # fmt: skip
+    log = log_of(tmp_path / "x", lines)
+    assert (len(log), log.last("loss")) == (45, 0.2)
+    assert log.column("step_s").tolist() == pytest.approx([(500 + n) / 1000 for n in range(1, 46)])
