@@ -126,11 +126,12 @@ def test_zeros_between_letters_are_left_out(tmp_path):
 
 
 def test_lines_that_differ_in_a_unit_are_one_kind(tmp_path):
+    times = [500 + 7 * n % 13 for n in range(1, 46)]
     lines = [
-        f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {500 + n}ms | ETA: {99 - n}.5m" if n % 3
-        else f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {(500 + n) / 1000}s | ETA: 1.5h"
-        for n in range(1, 46)
+        f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms}ms | ETA: 29.5m" if n % 3
+        else f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms / 1000}s | ETA: 1.5h"
+        for n, ms in enumerate(times, start=1)
     ]  # fmt: skip
     log = log_of(tmp_path / "x", lines)
     assert (len(log), log.last("loss")) == (45, 0.2)
-    assert log.column("step_s").tolist() == pytest.approx([(500 + n) / 1000 for n in range(1, 46)])
+    assert log.column("step_s").tolist() == pytest.approx([ms / 1000 for ms in times])
