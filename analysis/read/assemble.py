@@ -197,8 +197,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if lost and finite:
         remarks.append(f"{lost} of {lost + finite} losses are not finite")
     uncertain |= {**doubts, **placed.uncertain, **mixed}
-    printed = np.unique(np.stack([step, rows["loss"]])[:, np.isfinite(rows["loss"])], axis=1)
-    if 2 * min(found.twice, printed.shape[1] - len(np.unique(printed[0]))) > len(log):
+    if found.twice and 2 * min(found.twice, _other_losses(rows)) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"
     if found.twice and _is_rounded(log.step):
         uncertain.setdefault("step", "rounded to a few digits, not known exactly")
@@ -216,6 +215,13 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
             remarks=tuple(f"{name}: {remark}" for remark in remarks),
         )
     ]
+
+
+def _other_losses(rows: Rows) -> int:
+    """Return how many losses are printed for steps beyond the first one of each."""
+    kept = np.isfinite(rows["loss"])
+    pairs = np.unique(np.stack([rows["step"][kept], rows["loss"][kept]]), axis=1)
+    return pairs.shape[1] - len(np.unique(pairs[0]))
 
 
 def _is_rounded(step: Ints) -> bool:

@@ -19,6 +19,8 @@ from analysis.stats.intervals import Floats
 
 LARGEST_STEP = 1 << 53
 MOST_COLUMNS = 400
+# Names that some give a loss and others something else; preferred ones first.
+OBJECTIVES = ("total", "l", "objective", "cost", "recon", "reconstruction", "score")
 
 # The rows that have a value, and the values.
 Column = tuple[Sequence[int] | NDArray[np.int64], Sequence[float] | Floats]
@@ -144,16 +146,22 @@ def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str]
     if "loss" in columns:
         return renamed, None
     names = [name for name in columns if not is_evaluation(name)]
-    # Of `Loss/G/loss` and `Loss/scores` the first is one.
-    losses = sorted(filter(is_loss, names), key=lambda name: not is_loss(key_of(name).split()[-1]))
+    # Of `Loss/G/loss` and `Loss/scores` the first is one, and seldom one that is always 0.
+    losses = sorted(
+        filter(is_loss, names),
+        key=lambda name: (not columns[name].any(), not is_loss(key_of(name).split()[-1])),
+    )
     if losses:
         whole, others = losses[0], ", ".join(losses[:4])
         doubt = f"two readings: {others}; none is called the whole, {whole!r} is shown"
         return renamed | {whole: "loss"}, doubt if losses[1:] else None
-    alone = [n for n in names if n and names_no_quantity(n) and _falls(columns[n])]
-    if len(alone) != 1:
+    falling = [name for name in names if name and _falls(columns[name])]
+    alone = [name for name in falling if names_no_quantity(name)]
+    objectives = [name for word in OBJECTIVES for name in falling if key_of(name) == word]
+    if len(alone) != 1 and not objectives:
         return renamed, None
-    return renamed | {alone[0]: "loss"}, f"{alone[0]!r} may be a loss: it falls as one does"
+    shown = alone[0] if len(alone) == 1 else objectives[0]
+    return renamed | {shown: "loss"}, f"{shown!r} may be a loss: it falls as one does"
 
 
 def _falls(values: Floats) -> bool:

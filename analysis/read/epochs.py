@@ -141,7 +141,7 @@ def _through_bars(rows: Rows) -> Rows:
         passed[row] = bar_s[row - 1] + CUT_S
         bars[row] = 1
         if np.isnan(epoch[row]) and has_ended:
-            before[row] = total[row - 1]
+            before[row] = max(total[row - 1], step[row - 1])
         elif not is_next:
             passed[row] += max(10.0 - bar_s[row - 1], 0.0)
     if not bars.any():

@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from analysis.read.formats.mlperf import is_mlperf, read_mlperf
-from analysis.read.formats.structured import delimiter_of, read_csv, read_json
+from analysis.read.formats.structured import (
+    delimiter_of,
+    read_csv,
+    read_history,
+    read_json,
+)
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
@@ -57,16 +62,18 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
             return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
     if is_mlperf(path):
         return read_mlperf(path, name=name)
-    return read_text(path, name=name, pattern=options.pattern)
+    logs = read_text(path, name=name, pattern=options.pattern)
+    return logs or ([] if options.pattern else read_history(path, name=name))
 
 
 def is_binary(start: bytes) -> bool:
     """Whether a file's first bytes are not text: weights, images, pickles."""
     # A file that was cut while it was written to begins with zeros.
     start = start.lstrip(b"\0")
-    if not start:
+    # A shell of Windows that appends to a text writes UTF-16.
+    if not start or 2 * start.count(0) > len(start):
         return True
-    odd = start.translate(None, delete=bytes(range(32, 256)) + b"\t\n\r\x1b\x08\x0c")
+    odd = start.translate(None, delete=bytes(range(32, 256)) + b"\0\t\n\r\x1b\x08\x0c")
     return len(odd) > len(start) // 200 + 1
 
 
@@ -99,7 +106,7 @@ def what_is(path: Path) -> str:
     if is_binary(start):
         return "neither text nor a known binary format"
     head = start.partition(b"\n")[0].decode("utf-8", "replace")[:120].strip()
-    if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\d\]])", start):
+    if re.match(rb"\s*(?:\{\s*[\"}]|\[\s*[\[{\"\]])", start):
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
         if keys:
             return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"

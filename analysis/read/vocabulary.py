@@ -10,11 +10,12 @@ from functools import lru_cache
 ALIASES = {
     "step": (
         "step", "_step", "total timesteps", "time total timesteps", "num timesteps", "timesteps",
-        "timestep", "iteration", "iter", "steps", "batches", "iterations", "iters", "it",
-        "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
+        "timestep", "num steps", "iteration", "iter", "steps", "batches", "iterations", "iters",
+        "it", "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
         "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
+        "i",
     ),
-    "epoch": ("epoch", "epochs", "epoch num"),
+    "epoch": ("epoch", "epochs", "epoch num", "ep"),
     "loss": ("loss",),
     "lr": ("lr", "learning rate", "base lr"),
     "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),
@@ -81,7 +82,7 @@ _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "second
 _MULTIPLES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9}
 # A unit at the end of a name: `step_time_ms`, `elapsed (ms)`.
 _ENDS_IN_UNIT = re.compile(
-    r"^(.*?) ?[ (\[](s|secs?|seconds|ms|msecs?|us|ns|mins|minutes|hours)[)\]]?$"
+    r"^(.*?) ?[ (\[](s|secs?|seconds|ms|msecs?|us|ns|mins?|minutes|hours)[)\]]?$"
 )
 _TELLS_UNIT = re.compile(
     r"(?<![a-z])(?:ms|msecs?|us|ns|s|secs?|seconds?|mins|minutes|hours)(?![a-z])"
@@ -99,7 +100,8 @@ _PHASES = frozenset(
 # With one of these a name with a loss is of a setting.
 _NO_LOSS = frozenset(
     ["weight", "weights", "scale", "type", "fn", "function", "coef", "coeff", "coefficient",
-     "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum"]
+     "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum", "worst",
+     "highest", "maximum", "trend"]
 )  # fmt: skip
 _CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
@@ -186,6 +188,11 @@ def preference(name: str) -> int:
     return _known(key_of(name))[1]
 
 
+def is_tag(name: str) -> bool:
+    """Whether a column says what the `value` of its row is: `tag`, `metric`, `type`."""
+    return key_of(name) in _PHASES | {"tag", "metric", "name"}
+
+
 def names_evaluation(name: str, text: str) -> bool:
     """Whether a text in a column says that its row is of an evaluation: `split` is `val`."""
     return key_of(name) in _PHASES and is_evaluation(text[:40])
@@ -217,4 +224,5 @@ def is_loss(name: str) -> bool:
     words = key_of(name).split()
     if not _NO_LOSS.isdisjoint(words):
         return False
-    return any(word.endswith("loss") or word in _CRITERIA for word in words)
+    is_entropy = "cross entropy" in " ".join(words)
+    return is_entropy or any(word.endswith("loss") or word in _CRITERIA for word in words)

@@ -3,6 +3,7 @@
 All share the names of `analysis.read.columns`.
 """
 
+import ast
 import csv
 import io
 import json
@@ -11,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,16 @@ from analysis.read.text.values import (
     number,
     with_points,
 )
-from analysis.read.vocabulary import meaning, names_evaluation, takes_phase, tells_unit, unit_factor
+from analysis.read.vocabulary import (
+    is_evaluation,
+    is_loss,
+    is_tag,
+    meaning,
+    names_evaluation,
+    takes_phase,
+    tells_unit,
+    unit_factor,
+)
 from configs.errors import Unreadable
 
 FIELD_LIMIT = 1 << 17
@@ -37,7 +48,12 @@ MOST_CELLS = 2000
 LARGEST_JSON = 1 << 28
 # The first bytes, by which a file's sign of decimals is known.
 START = 1 << 18
+# Without a count, records that name a loss are the lines of a training if they are as many.
+FEWEST_WITHOUT_STEP = 3
+_HISTORY = re.compile(r"\{['\"][\w /-]{1,60}['\"]: \[[^{}]{1,1000000}\]\}")
+_NAN = re.compile(r"\b(?:nan|inf|NaN|Infinity)\b")
 _QUOTED = re.compile(r'"([-+]?\d[\d.,]*)"')
+_OF_TOTAL = re.compile(r"(\d{1,15}) ?/ ?\d{1,15}")
 _TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
 AXES = ("step", "images", "epoch")
@@ -55,6 +71,7 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
     is put before the names of results.
     """
     found, phase = {}, ""
+    values = _with_named_value(values)
     for name, value in values.items():
         if type(value) is float or type(value) is int:
             # JSON's and Python's NaN are printed values that are not finite.
@@ -74,11 +91,29 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
                 printed = float(moments([stamp[0]])[0]) if text[:4].isdigit() else math.nan
             elif math.isnan(printed) and meaning(str(name))[0] == "elapsed_s":
                 printed = clock_s(text)
+                # `0:05` may be minutes and seconds, or hours and minutes.
+                name = name if text.count(":") == 1 else "elapsed_s"
+            elif math.isnan(printed) and (count := _OF_TOTAL.fullmatch(text)):
+                # `"global_step/max_steps": "20/2833"`.
+                printed = float(count[1])
+                name = str(name).partition("/")[0]
             if not math.isnan(printed):
                 found[name] = printed
     if phase:
-        return {f"{phase}/{name}" if takes_phase(name) else name: n for name, n in found.items()}
+        return {
+            f"{phase}/{name}" if takes_phase(name) and not is_evaluation(name) else name: one
+            for name, one in found.items()
+        }
     return found
+
+
+def _with_named_value(values: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return the entries of a long table's row, `type: train, value: 3.1`, with a named value."""
+    if "value" not in values:
+        return values
+    names = (text for name, text in values.items() if isinstance(text, str) and is_tag(str(name)))
+    name = next(names, "value")
+    return {**{n: value for n, value in values.items() if n != "value"}, name: values["value"]}
 
 
 def logs_of(
@@ -121,7 +156,9 @@ def log_of_cells(
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
     columns, names = cells.columns(len(lines)), cells.names()
     if names.keys().isdisjoint(AXES):
-        return []
+        if len(lines) < FEWEST_WITHOUT_STEP or not any(map(is_loss, names)):
+            return []
+        columns["step"] = np.arange(1.0, len(lines) + 1)
     if "time" not in columns and median(columns.get("duration_s")) >= EPOCH_TIMES:
         columns["time"] = columns.pop("duration_s")
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
@@ -130,12 +167,15 @@ def log_of_cells(
     placed = on_axis(Rows(columns))
     assert placed is not None
     rows, axis, uncertain = placed
+    if names.keys().isdisjoint(AXES):
+        axis = "unit"
+        uncertain["step"] = "records are counted: they name neither a step nor an epoch"
     uncertain |= {"loss": doubt} if doubt else {}
     for own, quantity in QUANTITIES.items():
         if own in names and (other := cells.alike(own, names[own])) is not None:
             shown = f"{names[own].strip()!r} and {other.strip()!r}"
             uncertain[quantity] = f"two readings: {shown}; the first is shown"
-    if names.get(next(own for own in AXES if own in names)) in rounded:
+    if names.get(next((own for own in AXES if own in names), "")) in rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
     found = Placed(
         rows=rows,
@@ -167,7 +207,7 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
         tree = _json(text)
         if tree is None and not is_state:
             return None
-        records, kind = _records(tree), "JSON"
+        records, kind = _records(tree) or _records_of_lists(tree), "JSON"
         if tree is None or (isinstance(tree, dict) and "log_history" in tree):
             if tree is None or not isinstance(tree["log_history"], list):
                 raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
@@ -220,13 +260,51 @@ def _records(tree: Any) -> list[Any]:
     return next((found for found in lists if all(isinstance(one, dict) for one in found)), [])
 
 
+def _records_of_lists(tree: Any) -> list[Any]:
+    """Return the records of lists of numbers with one length: `{"loss": [3.1, 2.7], ...}`.
+
+    The lists may be one level deeper, as in `{"history": {"loss": [3.1, 2.7]}}`.
+    """
+    trees = [tree, *tree.values()] if isinstance(tree, dict) else []
+    for node in trees:
+        lists = {
+            str(name): value for name, value in (node.items() if isinstance(node, dict) else ())
+            if isinstance(value, list) and all(type(one) in (int, float, NoneType) for one in value)
+        }  # fmt: skip
+        if any(meaning(name)[0] in AXES or is_loss(name) for name in lists):
+            (length, _), *_ = Counter(map(len, lists.values())).most_common(1)
+            kept = {name: value for name, value in lists.items() if len(value) == length}
+            return [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
+    return []
+
+
+def read_history(path: Path, *, name: str) -> list[RunLog]:
+    """Return the run in a dict of lists that a program prints at its end, as of Keras."""
+    with open_bytes(path) as file:
+        text = file.read(LARGEST_JSON).decode("utf-8", "replace")
+    for match in _HISTORY.finditer(text):
+        try:
+            records = _records_of_lists(ast.literal_eval(_NAN.sub("None", match[0])))
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if records:
+            line = text.count("\n", 0, match.start()) + 1
+            rows = ((line, as_numbers(record)) for record in records)
+            return logs_of(rows, path=path, name=name, kind="dict of lists")
+    return []
+
+
 def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
     """Return the delimiter of a table whose first bytes are given; None if it names no axis."""
-    line = start.partition(b"\n")[0].decode("utf-8", "replace").strip("\ufeff\r")
-    if len(line) > FIELD_LIMIT:
+    lines = [line.strip("\ufeff\r") for line in start.decode("utf-8", "replace").split("\n")]
+    if len(lines[0]) > FIELD_LIMIT:
         return None
-    signs = (sign for sign in ",\t;" if sign in line and _is_header(line.split(sign), columns))
-    return next(signs, None)
+    for sign in ",\t;":
+        head, *rows = (line.split(sign) for line in lines[:2])
+        is_table = _is_header(head, columns) or (_names_loss(head) and any(map(_is_row, rows)))
+        if len(head) > 1 and is_table:
+            return sign
+    return None
 
 
 def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
@@ -235,6 +313,15 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     if columns.get("step") in names:
         return True
     return any(meaning(name)[0] in AXES for name in names)
+
+
+def _names_loss(cells: Sequence[str]) -> bool:
+    """Whether cells are names, one of them of a loss."""
+    return any(map(is_loss, cells)) and not any(re.search(r"\d\.|[:=]", cell) for cell in cells)
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    return not any(cell.strip() and math.isnan(number(cell.strip())) for cell in cells)
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
@@ -250,7 +337,7 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
-            if _is_header(cells, columns):
+            if _is_header(cells, columns) or _names_loss(cells):
                 head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
                 continue
             named = dict(zip(head, cells, strict=False))

@@ -10,13 +10,15 @@ from analysis.read.text.counts import axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, preference
+from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
 AS_MANY_TIMES = 0.9
+# So many of the lines that open a record may end without its loss.
+MOST_FOLLOWED = 0.5
 CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
 # Of minutes as if they were seconds.
 DAY_MIN = 1440.0
@@ -28,7 +30,7 @@ class Candidate:
     """A kind of line with one of its counts as the step: its rows under our names.
 
     `axis` is what the step counts, else `epoch` or `sample`. `sides` are the other numbers of a
-    record, and evaluations.
+    record, and evaluations. `rank` is how well the step is named; low ones go first.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Candidate:
     has_step: bool
     has_axis: bool
     without_unit: frozenset[str] = frozenset()
+    rank: int = 0
     loss_name: str = ""
     uncertain: dict[str, str] = field(default_factory=dict)
     sides: tuple["Candidate", ...] = ()
@@ -93,6 +96,9 @@ def _candidate(
     times = ("step_s", "epoch_s", "elapsed_s", "duration_s")
     timed = {column: key for column, key in chosen.items() if column in times}
     uncertain = {"loss": doubt} if doubt else {}
+    epoch = kind.fields[chosen["epoch"]].name if "epoch" in chosen else ""
+    if step is None and "ep" in key_of(epoch).split():
+        uncertain["step"] = "'ep' may count epochs, episodes or steps"
     if (step or chosen.get("images", "")) in kind.rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
     if axis == "sample" and step is not None:
@@ -111,6 +117,7 @@ def _candidate(
         without_unit=frozenset(
             column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
         ),
+        rank=preference(kind.fields[step].name) if step is not None else 0,
         loss_name=kind.fields[chosen["loss"]].name if "loss" in chosen else "",
         uncertain=uncertain,
     )
@@ -172,22 +179,36 @@ def _adds_times(one: Candidate, main: Candidate) -> bool:
     return bool(np.isin(one.rows["step"], main.rows["step"]).mean() > AS_MANY_TIMES)
 
 
+def _follows(one: Candidate, main: Candidate) -> bool:
+    """Whether each line of a kind is the only one after its own of many others."""
+    at = np.searchsorted(main.rows["place"], one.rows["place"])
+    return bool(len(np.unique(at)) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
+
+
 def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
     found: list[Candidate] = []
-    count = main.kind.count
+    # A step may be named again where a checkpoint is saved.
+    counts = main.kind.count, len(np.unique(main.rows["step" if main.has_step else "epoch"]))
     for one in every:
         if one.kind is main.kind or any(one.kind is other.kind for other in found):
             continue
         is_part = not one.has_axis or (one.axis == "sample" and main.axis == "step")
-        is_of_record = is_part and abs(one.kind.count - count) <= max(AS_MANY * count, 1)
+        is_of_record = is_part and any(
+            abs(one.kind.count - count) <= max(AS_MANY * count, 1) for count in counts
+        )
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
         is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
-        if (is_of_record and not main.has_loss) or is_beside:
+        is_after = one.has_loss and is_part and _follows(one, main)
+        if ((is_of_record or is_after) and not main.has_loss) or is_beside:
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):
         alone = [_candidate(one.kind, None, None, is_alone=True) for one in found]
         others = [one for one in alone if one.has_loss and one.kind.count > 1]
-        found = [*others, *found] if len(others) == 1 else found
+        if others[1:]:
+            shown, names = others[0], ", ".join(one.loss_name for one in others[:4])
+            doubt = f"two readings: {names}; none is called the whole, {shown.loss_name!r} is shown"
+            others = [replace(shown, uncertain={**shown.uncertain, "loss": doubt})]
+        found = [*others, *found]
     return tuple(found[:MOST_SIDES])

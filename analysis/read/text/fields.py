@@ -47,6 +47,12 @@ _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
 _OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
 # Words between a name and its value: `loss so far is 5`.
 _LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
+# `Loss at step 5: 0.3`: the name of a value stands before the count.
+_SUBJECT = re.compile(
+    r"(?P<name>[A-Za-z][\w@/]*(?: [\w@/]+){0,4}) (?:at|for|after|in|on|of) (?:the )?"
+    r"[A-Za-z]+ ?[#:]? ?$"
+)
+_IS = re.compile(r"[)\]]? ?(?::|=|->|is|was) ?")
 _NOISE = frozenset(
     ["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in", "of", "with",
      "and", "has"]
@@ -63,13 +69,17 @@ _MODIFIERS = frozenset(
 _QUALIFIER = re.compile(
     rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/.])", re.IGNORECASE
 )
-# ai-toolkit, kohya, diffusers, accelerate, Lightning: the head of a bar of tqdm.
+_CLOCK = r"(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?"
+_RATE = r", *[.\d]+(?:s/ ?\w+|\w+/s)"
+# ai-toolkit, kohya, diffusers, accelerate, Lightning: the head of a bar of tqdm, whose total may
+# not be known, `18it [04:48, 17.03s/it`.
 BAR = re.compile(
     r"(?:\d{1,3}%[ \t]*+(?:\|[^\n|]{0,1500}+\|)?|\|[^\n|]{0,1500}+\|)[ \t]*+"
     r"(?P<step>\d{1,15})/(?P<of>\d{1,15}) "
-    r"\[(?P<clock>(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?)<[^,\]\n]{0,30}"
-    r"(?:, *[.\d]+(?:s/ ?\w+|\w+/s))?"
+    rf"\[(?P<clock>{_CLOCK})<[^,\]\n]{{0,30}}(?:{_RATE})?"
+    rf"|(?<![\w./])(?P<count>\d{{1,15}}) ?[a-z]{{1,12}} \[(?P<passed>{_CLOCK}){_RATE}"
 )
+_OF_BAR = {"count": "step", "passed": "clock"}
 NOT_TRAINING = re.compile(
     r"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     r"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
@@ -77,6 +87,8 @@ NOT_TRAINING = re.compile(
 # Cells of a table are apart by two blanks, tabs or bars.
 _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3
+# As the tutorials of PyTorch print it.
+_PAIR = re.compile(r"\[ *(\d+) *, *(\d+) *\]\W{0,3}(?:\w+ )?loss", re.IGNORECASE)
 # What Python's logging puts in front: `INFO:package.module:`.
 _LOGGER = re.compile(r"\A(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:")
 # What a launcher puts in front of the lines of a rank.
@@ -120,9 +132,10 @@ def fields_of(line: str) -> tuple[list[Field], str]:
     if bar := BAR.search(line):
         head = " ".join(re.sub(r"[\d\W]+", " ", line[: bar.start()]).split())
         if not NOT_TRAINING.search(line[: bar.start()]):
+            known = ("step", "of", "clock") if bar["step"] else ("count", "passed")
             found += [
-                Field(name="", form=f"bar {name}", place=bar.span(name))
-                for name in ("step", "of", "clock")
+                Field(name="", form=f"bar {_OF_BAR.get(name, name)}", place=bar.span(name))
+                for name in known
             ]
             head = f"bar {head}"
         line = _without(line, *bar.span())
@@ -162,8 +175,21 @@ def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
         return fields
     if not all(len(inside) == 1 and not inside[0].name for inside in in_cells[: len(names)]):
         return fields
-    found = {id(inside[0]): name for inside, name in zip(in_cells, names, strict=False)}
+    pairs = zip(in_cells, names, strict=False)
+    found = {id(inside[0]): name for inside, name in pairs if inside[0].form != "stamp"}
     return [replace(one, name=found.get(id(one), one.name)) for one in fields]
+
+
+def with_epoch_of_bar(fields: list[Field], line: str) -> list[Field]:
+    """Return the values of a line in which a count before a bar is an epoch: `15/200:  25%|..`."""
+    first = next((n for n, one in enumerate(fields) if not one.form.startswith("bar")), 0)
+    if not first or fields[first].name or not fields[first].total:
+        return fields
+    shown = [line[slice(*one.place)] for one in fields[: first + 1]]
+    if shown[-1] in shown[:-1]:
+        # Some draw the count of the bar a second time.
+        return fields
+    return [*fields[:first], replace(fields[first], name="epoch"), *fields[first + 1 :]]
 
 
 def _without(line: str, begin: int, end: int) -> str:
@@ -173,13 +199,17 @@ def _without(line: str, begin: int, end: int) -> str:
 
 def _values(line: str) -> tuple[list[Field], str]:
     """Return the values of a line without a bar, and the phase that it begins with."""
-    found, last, phase, head = list[Field](), 0, "", ""
+    found, last, phase, head, subject = list[Field](), 0, "", "", ""
     for match in _VALUE.finditer(line):
         gap, last = line[last : match.start()], match.end()
         if match["stamp"]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
         name, unit, start, whose = _named(gap)
+        if subject and not name and _IS.fullmatch(gap):
+            name, start = subject, 0
+        about = _SUBJECT.search(gap)
+        subject = about["name"] if about else ""
         is_first = not any(one.form != "stamp" for one in found)
         head = whose if is_first else head
         for word in _QUALIFIER.finditer(gap[:start]):
@@ -187,7 +217,8 @@ def _values(line: str) -> tuple[list[Field], str]:
             start = word.start()
             head = word[0] if is_first else head
         unit = unit or (match["unit"] or "")
-        if gap.endswith("#") or _SOURCE.search(name):
+        is_count = meaning(name)[0] in ("step", "epoch")
+        if (gap.endswith("#") and not is_count) or _SOURCE.search(name):
             # The number of an output or of a source line.
             if own := _QUALIFIER.match(name):
                 phase = "" if own[1] else own[0].lower()
@@ -208,7 +239,16 @@ def _values(line: str) -> tuple[list[Field], str]:
                 total=match.span("total") if match["total"] else None,
             )
         )
-    return found, head
+    return _with_pair(line, found), head
+
+
+def _with_pair(line: str, fields: list[Field]) -> list[Field]:
+    """Return the values of a line in which `[2,  4000]` is an epoch and a step of it."""
+    pair = _PAIR.search(line)
+    if pair is None:
+        return fields
+    names = {pair.span(1): "epoch", pair.span(2): "step"}
+    return [replace(one, name=names.get(one.place, one.name)) for one in fields]
 
 
 @lru_cache(maxsize=4096)
@@ -232,7 +272,8 @@ def _named(gap: str) -> tuple[str, str, int, str]:
         rest, before = " ".join(kept[first:]), [word.lower() for word in kept[:first]]
         is_sentence = bool(before) and before[-1] in _NOISE - {"of"}
         is_known = rest.lower() != "time" and meaning(rest)[0] != ""
-        if not is_known or (_OTHER_COUNT & set(before) and not is_sentence):
+        is_place = before[-2:] in (["end", "of"], ["start", "of"])
+        if not is_known or (_OTHER_COUNT & set(before) and not (is_sentence or is_place)):
             continue
         if is_sentence or not (_is_shared(rest) and set(before) - _MODIFIERS - _NOISE):
             if is_sentence or not set(before) & _MODIFIERS:

@@ -5,14 +5,19 @@ values are named once; shapes with the same names are one kind.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.read.columns import Rows, join
 from analysis.read.epochs import regularity
+from analysis.read.run_log import Ints
 from analysis.read.text.fields import (
+    BAR,
     BAR_STEP,
     LONGEST_LINE,
     Field,
@@ -20,6 +25,7 @@ from analysis.read.text.fields import (
     fields_of,
     has_letters,
     named_by_header,
+    with_epoch_of_bar,
 )
 from analysis.read.text.pieces import Piece
 from analysis.read.text.values import (
@@ -33,7 +39,7 @@ from analysis.read.text.values import (
 from analysis.read.vocabulary import is_loss
 from analysis.stats.intervals import Floats
 
-MOST_SHAPES, MOST_KINDS = 20_000, 40
+MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
@@ -43,6 +49,10 @@ _GLUED = re.compile(r"[A-Za-z_./-]")
 # Possessive, and without the words unless a piece has one: half of the time is spent here.
 _DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
 _TOKEN = re.compile(rf"({_DIGITS})")
+# What stands in a line for its numbers.
+_HOLE, _NEWLINE = "\0", ord("\n")
+# The text between the numbers of a line, and the numbers that belong to words.
+Key = str | tuple[str, ...]
 _TOKEN_OR_WORD = re.compile(rf"({_DIGITS}|nan\b|NaN\b|inf\b)")
 
 
@@ -95,9 +105,10 @@ class _Cell:
 class Shape:
     """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
 
-    def __init__(self, parts: list[str], header: str) -> None:
+    def __init__(self, gaps: list[str], numbers: list[str], headers: list[str]) -> None:
+        parts = [*chain.from_iterable(zip(gaps, numbers, strict=False)), gaps[-1]]
         self.sample = "".join(parts)
-        self.gaps = parts[::2]
+        self.gaps = gaps
         ends = np.cumsum([len(part) for part in parts]).tolist()
         self._spans = list(zip(ends[::2], ends[1::2], strict=False))
         self.fields: dict[str, Field] = {}
@@ -107,7 +118,11 @@ class Shape:
         self.with_commas: set[str] = set()
         self.parts: list[Rows] = []
         found, self.head = fields_of(self.sample)
-        for one in named_by_header(found, self.sample, header):
+        # The header of a table of bars is that of many, with other lines between.
+        known = headers if BAR_STEP in {f"|{one.form}|" for one in found} else headers[:1]
+        named = (named_by_header(found, self.sample, header) for header in known)
+        found = next((fields for fields in named if fields is not found), found)
+        for one in with_epoch_of_bar(found, self.sample):
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
@@ -122,14 +137,14 @@ class Shape:
             total = one.total and self._cell(f"{key}/of", "number", one.total)
             self.cells += [cell, total] if total else [cell]
         inside = {n for cell in self.cells for n in range(cell.first, cell.last + 1)}
+        outside_bar = BAR.sub(lambda bar: "," * len(bar[0]), self.sample)
         self.fixed = [
             n for n, (begin, end) in enumerate(self._spans)
-            if n not in inside and _GLUED.search(self.sample, max(begin - 1, 0), end + 1)
+            if n not in inside and _GLUED.search(outside_bar, max(begin - 1, 0), end + 1)
         ]  # fmt: skip
         self.words = " ".join(self.gaps)
         self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
-        self.texts: list[list[str]] = []
-        self.places: list[int] = []
+        self.is_plain = self.has_value and not self.fixed
 
     def _cell(self, column: str, form: str, place: tuple[int, int]) -> _Cell | None:
         inside = [
@@ -147,35 +162,38 @@ class Shape:
             column=column, form=form, first=inside[0], last=inside[-1], before=before, after=after
         )
 
-    def convert(self, piece: Piece) -> None:
-        """Turn the lines that were seen in a piece into rows."""
-        places = np.array(self.places, dtype=np.int64)
+    def convert(
+        self, piece: Piece, numbers: NDArray[np.object_], first: Ints, places: Ints
+    ) -> None:
+        """Add a row for each of `n` lines of a piece.
+
+        `first` [n] are the places of a line's first number in all of the piece, and `places` [n]
+        those in its text.
+        """
         columns = {
             "line": piece.lines_at(places).astype(np.float64),
             "place": (places + piece.offset).astype(np.float64),
         }
-        values = list(zip(*self.texts, strict=True))
         for cell in self.cells:
-            texts = values[cell.first]
+            texts = numbers[first + cell.first].tolist()
             for number in range(cell.first + 1, cell.last + 1):
-                gap = self.gaps[number]
-                texts = tuple(map(gap.join, zip(texts, values[number], strict=True)))
+                parts = zip(texts, numbers[first + number].tolist(), strict=True)
+                texts = [*map(self.gaps[number].join, parts)]
             columns[cell.column] = self._values(cell, texts)
             if cell.form == "stamp" and _TWO_ORDERS.match(texts[0]):
                 columns[f"{cell.column}/day"] = moments(texts, day_first=True)
         self.parts.append(Rows(columns))
-        self.texts, self.places = [], []
 
-    def _values(self, cell: _Cell, texts: tuple[str, ...]) -> Floats:
+    def _values(self, cell: _Cell, texts: list[str]) -> Floats:
         if cell.before or cell.after:
-            texts = tuple(f"{cell.before}{text}{cell.after}" for text in texts)
+            texts = [f"{cell.before}{text}{cell.after}" for text in texts]
         if cell.form == "stamp":
             return moments(texts)
         if cell.form in ("clock", "bar clock"):
             return clocks(texts)
         joined = " ".join(texts)
         if "_" in joined or "'" in joined:
-            texts = tuple(text.replace("_", "").replace("'", "") for text in texts)
+            texts = [text.replace("_", "").replace("'", "") for text in texts]
         if "," in joined and all(map(_THOUSANDS_OR_DECIMALS.fullmatch, texts)):
             self.with_commas.add(cell.column)
         if "e+" in joined:
@@ -191,7 +209,8 @@ class Text:
 
     `phases` are lines without a value that announce training or an evaluation: their places and
     whether it is an evaluation. `numbered` counts the lines with a number, `cut` those too long to
-    be read to their end. `header` is the last line without a number.
+    be read to their end. `headers` are the last lines without a number, the newest first.
+    `has_commas` says that decimals stand behind commas.
     """
 
     kinds: list[Kind] = field(default_factory=list)
@@ -200,7 +219,12 @@ class Text:
     lines: int = 0
     numbered: int = 0
     cut: int = 0
-    header: str = ""
+    headers: list[str] = field(default_factory=list)
+    has_commas: bool = False
+
+    def add_header(self, line: str) -> None:
+        """Add a line that may head a table; one that came before is the newest again."""
+        self.headers = [line, *(one for one in self.headers if one != line)][:MOST_HEADERS]
 
 
 def read_kinds(pieces: Iterable[Piece]) -> Text:
@@ -209,14 +233,9 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
     A stamp or a rank alone is no value. Shapes beyond `MOST_SHAPES` are not read.
     """
     text = Text()
-    shapes: dict[tuple[str, ...], Shape] = {}
-    has_commas = False
+    shapes: dict[Key, Shape] = {}
     for piece in pieces:
-        has_commas = has_commas or ("," in piece.text and has_decimal_commas(piece.text))
-        if has_commas:
-            piece = replace(piece, text=with_points(piece.text))
         _read_piece(piece, shapes, text)
-        text.lines += piece.text.count("\n") + (piece.text[-1:] != "\n")
     kinds: dict[tuple[str, ...], Kind] = {}
     for shape in dict.fromkeys(shapes.values()):
         if shape.has_value:
@@ -232,45 +251,96 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
     return text
 
 
-def _read_piece(piece: Piece, shapes: dict[tuple[str, ...], Shape], text: Text) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Lines:
+    """The lines of a piece: the text between their numbers, these numbers, and where each begins.
+
+    `gaps` [n] have a `_HOLE` for each number, `numbers` are those of all lines, `first` [n] is the
+    first one of each line in them, and `place` [n] where each line begins.
+    """
+
+    gaps: list[str]
+    numbers: NDArray[np.object_]
+    first: Ints
+    place: Ints
+    text: str
+
+    def whole(self, line: int) -> str:
+        """Return a line as it was printed."""
+        begin = int(self.place[line])
+        end = self.text.find("\n", begin)
+        return self.text[begin : end if end >= 0 else len(self.text)]
+
+
+def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     """Add the lines of a piece to their shapes.
 
     A shape is found by the text between its numbers, and one in which numbers belong to words by
-    these numbers, too.
+    these numbers, too. Lines of a shape that is known and has a value are taken all at once.
     """
-    seen, place, numbered, header = list[Shape](), 0, 0, text.header
-    has_words = any(word in piece.text for word in ("nan", "NaN", "inf"))
-    split = (_TOKEN_OR_WORD if has_words else _TOKEN).split
-    for line in piece.text.split("\n"):
-        parts = split(line[:LONGEST_LINE])
-        if len(parts) > 1:
-            numbered += 1
-            text.cut += len(line) > LONGEST_LINE
-            key = tuple(parts[::2])
+    lines = _lines_of(piece.text, text)
+    known = np.array([*map(shapes.get, lines.gaps)], dtype=object)
+    of = defaultdict[Shape, list[int]](list)
+    counts = np.diff(lines.first)
+    text.lines += len(lines.gaps) - (piece.text[-1:] == "\n")
+    text.numbered += int((counts > 0).sum())
+    for line, (gaps, shape) in enumerate(zip(lines.gaps, known.tolist(), strict=True)):
+        if shape is not None and shape.is_plain:
+            of[shape].append(line)
+            continue
+        words = gaps
+        if counts[line]:
+            own = lines.numbers[lines.first[line] : lines.first[line + 1]].tolist()
+            key: Key = gaps
             shape = shapes.get(key)
             if shape is not None and shape.fixed:
-                key += tuple(parts[2 * n + 1] for n in shape.fixed)
+                key = (gaps, *(own[n] for n in shape.fixed))
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
-                shape = shapes[key] = Shape(parts, header)
+                shape = shapes[key] = Shape(gaps.split(_HOLE), own, text.headers)
             if shape is not None and shape.has_value:
-                if not shape.texts:
-                    seen.append(shape)
-                shape.texts.append(parts[1::2])
-                shape.places.append(place)
-                words = ""
-            else:
-                words = shape.words if shape is not None else ""
-        else:
-            words = line
+                of[shape].append(line)
+                continue
+            words = shape.words if shape is not None else ""
         if words and has_letters(words):
-            header = line
+            text.add_header(lines.whole(line))
             if (phase := announced(words)) is not None:
-                text.phases.append((piece.offset + place, phase))
-        place += len(line) + 1
-    text.numbered, text.header = text.numbered + numbered, header
-    for shape in seen:
-        shape.convert(piece)
+                text.phases.append((piece.offset + int(lines.place[line]), phase))
+    for shape, own_lines in of.items():
+        shape.convert(piece, lines.numbers, lines.first[own_lines], lines.place[own_lines])
+
+
+def _lines_of(printed: str, text: Text) -> _Lines:
+    """Return the lines of a piece, with points for decimal commas, cut if they are too long.
+
+    One search for all lines takes half of the time of one for each.
+    """
+    if text.has_commas:
+        printed = with_points(printed)
+    ends = np.flatnonzero(np.frombuffer(printed.encode("latin-1"), dtype=np.uint8) == _NEWLINE)
+    place = np.concatenate([[0], ends + 1])
+    too_long = int((np.diff(place, append=len(printed) + 1) > LONGEST_LINE + 1).sum())
+    if too_long:
+        text.cut += too_long
+        cut = (line[:LONGEST_LINE].ljust(len(line)) for line in printed.split("\n"))
+        printed = "\n".join(cut)
+    has_words = any(word in printed for word in ("nan", "NaN", "inf"))
+    tokens = (_TOKEN_OR_WORD if has_words else _TOKEN).split(printed)
+    gaps, numbers = _HOLE.join(tokens[::2]), tokens[1::2]
+    may_have_commas = f"{_HOLE},{_HOLE}" in gaps or f"{_HOLE}0," in _HOLE.join(numbers)
+    if may_have_commas and not text.has_commas and has_decimal_commas(printed):
+        text.has_commas = True
+        return _lines_of(printed, text)
+    signs = np.frombuffer(gaps.encode("latin-1"), dtype=np.uint8)
+    holes = np.cumsum(signs == ord(_HOLE))
+    before = holes[np.flatnonzero(signs == _NEWLINE)]
+    return _Lines(
+        gaps=gaps.split("\n"),
+        numbers=np.array(numbers, dtype=object),
+        first=np.concatenate([[0], before, [len(numbers)]]),
+        place=place,
+        text=printed,
+    )
 
 
 def _is_of_training(kind: Kind) -> bool:

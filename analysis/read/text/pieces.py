@@ -26,7 +26,7 @@ _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x0
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Whole lines of a file, without terminal codes, every CR and backspace replaced by LF.
+    """Whole lines of a file, without terminal codes and zeros; CR and backspace are line ends.
 
     The text is Latin-1, in which each byte is a character. `line` is the number of the first line,
     `offset` the place in the file, and `newlines` the places of the file's own line ends in `text`.
@@ -92,6 +92,7 @@ def pieces(path: Path) -> Iterator[Piece]:
 
 def _piece(data: bytes, line: int, offset: int) -> Piece:
     clean = _TERMINAL.sub(b"", data) if b"\x1b" in data else data
+    clean = clean.replace(b"\0", b"")
     newlines = np.flatnonzero(np.frombuffer(clean, dtype=np.uint8) == 10)
     text = clean.replace(b"\r", b"\n").replace(b"\b", b"\n").decode("latin-1")
     return Piece(text=text, line=line, offset=offset, newlines=newlines)

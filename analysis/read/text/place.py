@@ -29,7 +29,7 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     rows, remarks = one_rank(_with_epochs(candidate.rows, epochs))
     sides = [*candidate.sides]
     if candidate.is_bar:
-        rows = last_drawings(main_group(rows))
+        rows = last_drawings(main_group(_with_totals(rows)))
     else:
         is_other = _is_announced(rows, text)
         if not is_other.any():
@@ -47,6 +47,9 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if axis == "sample":
         # Those of a step, which is not the axis.
         rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
+    if not candidate.has_loss:
+        for side in sides:
+            uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
     rows = _with_sides(rows, beside, axis=axis)
     return Placed(
@@ -76,6 +79,13 @@ def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
     named = np.where(at >= 0, number[np.maximum(at, 0)], np.nan)
     own = rows["epoch"]
     return rows.replace(epoch=np.where(np.isnan(own), named, own))
+
+
+def _with_totals(rows: Rows) -> Rows:
+    """Return the drawings of bars with the last known total for one that went past its own."""
+    of = rows["of"]
+    known = np.maximum.accumulate(np.where(np.isnan(of), -1, np.arange(len(of))))
+    return rows.replace(of=np.where(known >= 0, of[np.maximum(known, 0)], 0.0))
 
 
 def last_drawings(rows: Rows) -> Rows:

@@ -10,15 +10,19 @@ import numpy as np
 from analysis.read.assemble import Placed, assemble
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
-from analysis.read.text.candidates import candidates_of
+from analysis.read.text.candidates import Candidate, candidates_of
 from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.text.teach import unread_text
+from analysis.read.vocabulary import meaning
 
 FEWEST_WITHOUT_STEP = 5
+# Losses of two kinds of lines that differ by less are one.
+ALIKE = 0.02
+_OF_TRAINING = re.compile(r"(?i)train|epoch|step|iter")
 # A line with one of these alone in its log is a configuration.
 _CONFIG = re.compile(
     r"(?i:namespace\(|\bargs?\b|config|hyper-?param|(?<![a-z])(?:seed|n(?:um)?_?workers|dropout"
@@ -37,8 +41,11 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     best = judged[0]
     told = [*_disagreement(judged), *best.placed.remarks]
     if text.cut:
-        told.append(f"{text.cut} lines are too long, and may hold later values than those read")
-    placed = replace(best.placed, remarks=told)
+        told.append(
+            f"{text.cut} lines are too long: later steps, losses and sessions may be in their rest"
+        )
+    uncertain = {**_without_loss(best), **best.placed.uncertain}
+    placed = replace(best.placed, remarks=told, uncertain=uncertain)
     logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
     kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
     counts = (sum(kind.count for kind in kinds), text.lines)
@@ -65,10 +72,17 @@ def judge_all(text: Text) -> list[Judged]:
         is_first = one.has_loss and one.axis == "step" and not _CONFIG.search(one.kind.sample)
         if one.has_axis and (one.kind.count > 1 or is_first):
             placed = placed_rows(one, text)
-            if placed is not None:
+            if placed is not None and not _is_config(one, placed):
                 found.append(judge(one, placed, numbered=text.numbered))
     kept = [one for one in found if one.score > 0] or _without_count(text)
-    return sorted(kept, key=lambda one: -one.score)
+    return sorted(kept, key=lambda one: (-one.score, one.candidate.rank))
+
+
+def _is_config(one: Candidate, placed: Placed) -> bool:
+    """Whether lines repeat a configuration: `{'epochs': 100, 'batch_size': 16, 'loss': 1.0}`."""
+    is_bar_or_one = one.is_bar or one.kind.count == 1
+    has_one_step = len(np.unique(placed.rows["step"])) < 2
+    return has_one_step and not is_bar_or_one and bool(_CONFIG.search(one.kind.sample))
 
 
 def _without_count(text: Text) -> list[Judged]:
@@ -81,6 +95,21 @@ def _without_count(text: Text) -> list[Judged]:
             placed = Placed(rows=rows, axis="unit", uncertain={"loss": why})
             found.append(judge(one, placed, numbered=text.numbered))
     return found
+
+
+def _without_loss(best: Judged) -> dict[str, str]:
+    """Return a doubt about counts that nothing names as those of a training: no loss, no word."""
+    one = best.candidate
+    if "loss" in best.placed.rows or any(side.has_loss for side in one.sides):
+        return {}
+    if one.is_bar:
+        is_named = _OF_TRAINING.search(one.kind.head) is not None
+    else:
+        names = [meaning(field.name)[0] for field in one.kind.fields.values()]
+        is_named = not {"step", "epoch", "images"}.isdisjoint(names)
+    if is_named:
+        return {}
+    return {"step": "may be that of anything: its lines name neither a training nor a loss"}
 
 
 def _disagreement(judged: Sequence[Judged]) -> list[str]:
@@ -100,8 +129,19 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
         beside = [side.kind for side in best.candidate.sides if not side.has_step]
         if other.has_loss and not other.is_bar and other.kind not in beside:
             shape = " ".join(field.name for field in list(other.kind.fields.values())[:4])
-            return [f"lines of another kind are not read: {shape!r} ..."]
+            return [f"lines of another kind are not read: {shape!r} ...{_of_others(best, one)}"]
     return []
+
+
+def _of_others(best: Judged, other: Judged) -> str:
+    """Say that lines which are not read end with another loss, or may be another run."""
+    rows, others = best.placed.rows, other.placed.rows
+    if rows["place"].max() < others["place"].min() or others["place"].max() < rows["place"].min():
+        return "; they stand apart, and may be another run"
+    loss, at_end = (some["loss"][~np.isnan(some["loss"])] for some in (rows, others))
+    if not (len(loss) and len(at_end)) or abs(loss[-1] - at_end[-1]) <= ALIKE * abs(loss[-1]):
+        return ""
+    return f"; their last loss is {at_end[-1]:.4g}, and may be the one that you want"
 
 
 def what_is_unread(path: Path) -> str:

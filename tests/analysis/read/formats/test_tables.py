@@ -7,6 +7,7 @@ import pytest
 from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
+from configs.errors import Unreadable
 
 STEPS = range(10, 2010, 10)
 
@@ -60,3 +61,50 @@ def test_a_batch_beside_ranks_or_accumulation_is_not_taken_as_the_whole(columns,
     log = table(tmp_path / "x.csv", {"loss": "{x}", **columns})
     assert (log.global_batch, log.last("batch")) == (batch, batch)
     assert any("--set batch" in remark for remark in log.remarks) == (batch is None)
+
+
+def test_a_table_without_a_count_is_read_by_its_loss(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("train_loss,val_loss\n" + "\n".join(f"{9 / n},{8 / n}" for n in range(1, 21)))
+    [log] = read_logs([str(path)])
+    assert (log.axis, len(log), log.last("loss")) == ("unit", 20, pytest.approx(0.45))
+    assert "neither a step nor an epoch" in log.uncertain["step"]
+    path.write_text("model,loss\n" + "\n".join(f"net{n},{9 / n}" for n in range(1, 21)))
+    with pytest.raises(Unreadable, match="no run in it"):
+        read_logs([str(path)])
+
+
+@pytest.mark.parametrize(
+    ("text", "axis", "last"),
+    [
+        ('{"train_loss": [3, 2, 1], "val_loss": [4, 3, null], "best": 2}', "unit", 3),
+        ('{"history": {"epochs": [5, 6, 7], "loss": [3, 2, 1], "lr": [1, 2]}}', "epoch", 7),
+        ("INFO done: {'val_loss': [4, 3, nan], 'loss': [3, 2, 1]}", "unit", 3),
+    ],
+)
+def test_lists_of_numbers_are_records(text, axis, last, tmp_path):
+    (tmp_path / "history.json").write_text(text)
+    [log] = read_logs([str(tmp_path)])
+    assert (log.axis, log.step[-1], log.last("loss")) == (axis, last, 1)
+
+
+def test_texts_of_records_hold_counts_and_durations(tmp_path):
+    records = [
+        f'{{"loss": {9 / n}, "global_step/max_steps": "{n}/20", "elapsed_time": "{n}m 30s"}}'
+        for n in range(1, 21)
+    ]
+    (tmp_path / "logging.jsonl").write_text("\n".join(records))
+    [log] = read_logs([str(tmp_path / "logging.jsonl")])
+    assert (log.axis, log.step[-1], log.last("elapsed_s")) == ("step", 20, 1230)
+    assert not log.uncertain
+
+
+def test_the_value_of_a_long_table_has_the_name_of_its_row(tmp_path):
+    rows = [
+        f"{n},{kind},{9 / n + at}" for n in range(1, 21) for at, kind in enumerate(("train", "val"))
+    ]
+    (tmp_path / "log.csv").write_text("step,type,value\n" + "\n".join(rows))
+    [log] = read_logs([str(tmp_path / "log.csv")])
+    assert log.last("loss") == pytest.approx(0.45)
+    assert log.evaluations[-1]["val_loss"] == pytest.approx(1.45)
+    assert "may be a loss" in log.uncertain["loss"]

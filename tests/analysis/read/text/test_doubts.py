@@ -198,4 +198,4 @@ def test_a_mean_over_steps_is_not_compared_with_the_loss_of_a_step(tmp_path, cap
 def test_a_line_that_is_too_long_to_be_read_is_told(tmp_path):
     rows = [f"epoch: {n}/400, train_loss: {5 / n:.4f}" for n in range(1, 401)]
     [log] = logs_of(tmp_path / "x", [*rows[:20], "".join(rows[20:])])
-    assert any("may hold later values" in remark for remark in log.remarks)
+    assert any("may be in their rest" in remark for remark in log.remarks)

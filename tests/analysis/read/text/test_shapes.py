@@ -1,0 +1,123 @@
+"""Lines in which a value has its name, or a count its meaning, elsewhere than before the number."""
+
+from pathlib import Path
+
+from analysis.read.find import read_logs
+from analysis.read.run_log import RunLog
+
+
+def log_of(path: Path, lines: list[str]) -> RunLog:
+    path.write_text("\n".join(lines))
+    [log] = read_logs([str(path)])
+    return log
+
+
+def test_a_name_may_stand_before_the_count(tmp_path):
+    lines = [f"INFO x.Listener - Loss at step {n} is {9 / n:.4f}" for n in range(100, 2100, 100)]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.axis, log.step[-1], log.last("loss")) == ("step", 2000, 0.0045)
+
+
+def test_a_pair_in_brackets_is_an_epoch_and_a_step(tmp_path):
+    lines = [f"[{e}, {n:5d}] loss: {9 / (e + n):.4f}" for e in (1, 2) for n in (500, 1000, 1500)]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("epoch"), log.last("loss")) == (3000, 2, 0.006)
+    log = log_of(tmp_path / "x", lines[:3])
+    assert (log.axis, log.step[-1]) == ("step", 1500)
+
+
+def test_an_epoch_that_ends_has_the_loss_of_the_next_line(tmp_path):
+    lines = []
+    for n in range(1, 21):
+        lines += [
+            f"saving the best model at the end of epoch {n}",
+            f"End of epoch {n} / 100 \t Time Taken: 600.5 sec",
+            f"Generator Loss: {9 / n:.4f}, Discriminator Loss: {8 / n:.4f}",
+        ]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 20, 0.45)
+    assert "two readings" in log.uncertain["loss"]
+
+
+def test_the_better_name_of_two_steps_is_taken(tmp_path):
+    lines = []
+    for n in range(1, 11):
+        lines += [
+            "-" * 30, f"|    iterations      | {n}      |", f"|    total_timesteps | {2048 * n} |",
+            f"|    loss            | {9 / n:.3f} |",
+        ]  # fmt: skip
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("loss")) == (20480, 0.9)
+
+
+def test_a_bar_goes_on_past_its_total_or_has_none(tmp_path):
+    lines = []
+    for epoch in range(3):
+        for n in range(1, 21):
+            head = f"{5 * n}%|###| {n}/14 [00:{n:02d}<00:01" if n < 15 else f"{n}it [00:{n:02d}"
+            lines.append(f"Epoch {epoch}: {head}, 1.00s/it, loss={9 / (20 * epoch + n):.4f}]")
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("loss")) == (60, 0.15)
+    bare = [f"{n}it [00:{n:02d}, 1.00s/it, loss={9 / n:.4f}]" for n in [*range(1, 31)] * 2]
+    log = log_of(tmp_path / "x", bare)
+    assert (log.step[-1], log.attempts) == (60, 1)
+
+
+def test_a_count_before_a_bar_is_its_epoch(tmp_path):
+    lines = [
+        f"[fold_0] {e:03d}/020: {25 * n}%|###  | {n}/4 [00:0{n}<00:01, 1.0it/s, loss={9 / e:.4f}]"
+        for e in range(1, 21) for n in range(1, 5)
+    ]  # fmt: skip
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("epoch"), log.attempts) == (80, 20, 1)
+
+
+def test_the_header_of_bars_stays_that_of_later_ones(tmp_path):
+    lines = ["    Epoch   GPU_mem  box_loss   cls_loss   Size"]
+    for e in range(1, 7):
+        lines += [
+            f"    {e}/6    2.2G    {9 / (e * n):.3f}    {8 / (e * n):.3f}    640: "
+            f"{20 * n}%|##  | {n}/5 [00:0{n}<00:01, 1.0it/s]"
+            for n in range(1, 6)
+        ]
+        lines += ["    Class   Images   Box(P   R", "    all   7866   0.6   0.8"]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("epoch"), log.last("loss")) == (30, 6, 0.3)
+    assert "box_loss, cls_loss" in log.uncertain["loss"]
+
+
+def test_a_bar_of_anything_is_doubted(tmp_path):
+    lines = [f" {n}%|# | {n}/900 [00:{n:02d}<09:00, 2.5s/issue]" for n in range(1, 50)]
+    assert "may be that of anything" in log_of(tmp_path / "x", lines).uncertain["step"]
+
+
+def test_a_configuration_is_no_record(tmp_path):
+    line = "config_cb opt {'epochs': 100, 'batch_size': 16, 'hyp': {'loss_ota': 1, 'lr0': 0.01}}"
+    losses = [f"epoch {n} loss {9 / n:.4f}" for n in range(1, 6)]
+    log = log_of(tmp_path / "x", [line, line, line, *losses])
+    assert (log.step[-1], log.last("loss")) == (5, 1.8)
+
+
+def test_lines_of_another_kind_may_be_another_run_or_have_another_loss(tmp_path):
+    first, second = (
+        [f"Epoch {n}: Train {name} Loss: {9 / n:.4f}" for n in range(1, 21)]
+        for name in ("MSE", "MAE")
+    )
+    log = log_of(tmp_path / "x", [*first, *second])
+    assert any("may be another run" in remark for remark in log.remarks)
+    lines = []
+    for n in range(1, 21):
+        lines += [
+            f"Epoch {e} Batch {10 * n} Loss {9 / (20 * e + n):.4f}" for e in (1,)
+        ] + [f"Epoch 1 Loss {7 / n:.4f} Accuracy 0.5"]  # fmt: skip
+    log = log_of(tmp_path / "x", lines)
+    assert any("may be the one that you want" in remark for remark in log.remarks)
+
+
+def test_zeros_between_letters_are_left_out(tmp_path):
+    (tmp_path / "x").write_bytes(
+        b"step 1 loss 5.0\r\n" + "\n".join(f"step {n} loss {9 / n:.4f}" for n in range(2, 30))
+        .encode("utf-16-le")
+    )  # fmt: skip
+    [log] = read_logs([str(tmp_path / "x")])
+    assert (len(log), log.step[-1]) == (29, 29)
