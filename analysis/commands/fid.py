@@ -3,7 +3,7 @@
 import argparse
 
 from analysis.commands import add_margin
-from analysis.measure.quality import GUIDANCE, MARGIN, qualities, quality_rows
+from analysis.measure.quality import GUIDANCE, MARGIN, quality_rows
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 from configs.errors import Unreadable
@@ -18,10 +18,9 @@ def options(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print a row per arm, the first being the baseline."""
-    arms = qualities(read_logs(args.paths))
-    if not arms:
+    rows = quality_rows(read_logs(args.paths), margin=args.margin)
+    if not rows:
         raise Unreadable("no run records a FID without its bias: evaluate.fid, or `train fid`")
-    rows = quality_rows(arms, margin=args.margin)
     put(rows, args, json=rows)
     remark([GUIDANCE])
     return 0

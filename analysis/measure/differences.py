@@ -17,6 +17,7 @@ DERIVED_FACTS = {
     "versions": ("engine",),
     "images_": ("data.folder", "validation."),
 }
+Source = Literal["config", "machine"]
 CLOCK = frozenset(["clock"])
 BOTH = CLOCK | {"loss"}
 # Facts of a run that can have changed its loss, too.
@@ -30,7 +31,7 @@ class Difference:
     name: str
     a: Any
     b: Any
-    source: Literal["config", "machine"]
+    source: Source
     affects: frozenset[str]
 
     def __str__(self) -> str:
@@ -46,25 +47,46 @@ def yaml_text(value: Any) -> str:
 def differences(a: RunLog, b: RunLog) -> list[Difference]:
     """Return every known difference from run `a` to run `b`."""
     found = []
+    mixed = _of_loss(a), _of_loss(b)
+
+    def add(name: str, old: Any, new: Any, source: Source, affects: frozenset[str]) -> None:
+        told = mixed[0].get(name, old), mixed[1].get(name, new)
+        found.append(Difference(name=name, a=told[0], b=told[1], source=source, affects=affects))
+
     if a.config is not None and b.config is not None:
         tags = _tags(a.config) | _tags(b.config)
-        found += [
-            # An unknown key may have changed both.
-            Difference(name=name, a=old, b=new, source="config", affects=tags.get(name, BOTH))
-            for name, old, new in _unlike(a.config, b.config)
-            if name != "name"
-        ]
-    found += [
-        Difference(
-            name=name,
-            a=old,
-            b=new,
-            source="machine",
-            affects=BOTH if name.startswith(_OF_LOSS) else CLOCK,
-        )
-        for name, old, new in _unlike(machine(a.facts), machine(b.facts))
-    ]
+        for name, old, new in _unlike(a.config, b.config):
+            if name != "name":
+                add(name, old, new, "config", tags.get(name, BOTH))  # an unknown key: both
+    for name, old, new in _unlike(machine(a.facts), machine(b.facts)):
+        add(name, old, new, "machine", _affected_by(name))
+    known = {item.name for item in found}
+    for name, *_ in _unlike(*mixed):
+        if name not in known:
+            # The last attempts are alike, and only these count for the rate.
+            source: Source = "config" if name in (a.config or {}) else "machine"
+            add(name, _last(a, name), _last(b, name), source, frozenset(["loss"]))
     return found
+
+
+def _affected_by(fact: str) -> frozenset[str]:
+    return BOTH if fact.startswith(_OF_LOSS) else CLOCK
+
+
+def _of_loss(log: RunLog) -> dict[str, str]:
+    """Return what can affect the loss and changed between the attempts of a run."""
+    config = log.config or {}
+    tags = dict.fromkeys(config, BOTH) | _tags(config)
+    return {
+        name: values
+        for name, values in log.changed.items()
+        if "loss" in tags.get(name, _affected_by(name))
+    }
+
+
+def _last(log: RunLog, name: str) -> Any:
+    """Return a key or a fact of a run's last attempt."""
+    return (machine(log.facts) | dict(log.config or {})).get(name)
 
 
 def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Difference]:
@@ -131,6 +153,6 @@ def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
     }
     return frozenset(
         (name, yaml_text(value))
-        for name, value in (config | machine(log.facts)).items()
+        for name, value in (config | machine(log.facts) | _of_loss(log)).items()
         if value is not None and name not in ("seed", "name")
     )

@@ -7,8 +7,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.measure.loss_curve import LossCurve, Range, loss_curve, not_finite_from, why_unlike
-from analysis.measure.quality import why_other
+from analysis.measure.loss_curve import (
+    LossCurve,
+    Range,
+    at_common_guidance,
+    at_common_points,
+    loss_curve,
+    not_finite_from,
+    why_other,
+    why_unlike,
+)
 from analysis.observations import is_repeat, nodes_of, seed_of, without_early_ends
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
@@ -23,6 +31,8 @@ FINAL_SHARE = 0.1
 MARGIN = 0.01
 # What two seeds of a recipe differ by at the end of training (standard deviation of logs).
 SEED_SCATTER = 0.02
+# Quantities that people know by another name.
+NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
@@ -49,7 +59,7 @@ class Compared:
     def quantity(self) -> Quantity:
         """The loss as a quantity of a contrast."""
         return Quantity(
-            name=self.of.replace("_", " "),
+            name=NAMES.get(self.of, self.of.replace("_", " ")),
             better=sense_of(self.of),
             margin=self.margin,
             seed_scatter=SEED_SCATTER,
@@ -71,6 +81,8 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     point by point. The same loss has to hold in both halves of the range, too.
     """
     base, arm, left = without_early_ends(base, arm)
+    logs = at_common_guidance([*base, *arm], compared.of)
+    base, arm = logs[: len(base)], logs[len(base) :]
     if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
         return refused(why)
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
@@ -87,13 +99,16 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         for log in (*base, *arm):
             why = why.replace(str(log.path), log.name)
         return refused(why)
+    longest = max(curve.x[-1] for side in sides for curve in side)
+    if compared.of != "loss":
+        sides = at_common_points(sides)
     every = [curve for side in sides for curve in side]
     low = max(curve.x[0] for curve in every)
     high = min(curve.x[-1] for curve in every)
     if high < low:
         return refused(f"no common range of {compared.by}")
     if any((curve.loss <= 0).any() for curve in every):
-        return Contrast(mean=None, why="a loss is not positive")
+        return Contrast(mean=None, why=f"a {compared.quantity.name} is not above 0")
     if not all(_counts(curve, low, high) for curve in every):
         return Contrast(mean=None, why="no record near the end of the range that both have")
     if len(sides[0]) == len(sides[1]) == 1:
@@ -104,7 +119,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
     found = contrast(*replicates, steps=steps, of_loss=True)
     found = replace(found, remarks=(*found.remarks, *left))
-    if any(curve.x[-1] > high * (1 + ROUNDING) for curve in every):
+    if longest > high * (1 + ROUNDING):
         remark = Range(by=compared.by, low=low, high=high).remark
         return replace(found, remarks=(*found.remarks, remark))
     return found
@@ -154,7 +169,7 @@ def _replicate(curve: LossCurve, low: float, high: float) -> Replicate:
         seed=seed_of(curve.log),
         stretches=tuple(map(math.log, stretches)),
         # Half a unit of the last printed digit: all records of a flat curve are rounded alike.
-        blur=0.5 * (decimal_grid(curve.loss) or 0.0) / end,
+        blur=curve.blur + 0.5 * (decimal_grid(curve.loss) or 0.0) / end,
     )
 
 

@@ -1,8 +1,10 @@
 """Loss curves of runs over an axis, and what makes two of them different quantities."""
 
+import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from configs.schema import KINDS
-from runs.records import starts
+from runs.records import is_number, starts
 
 AXES = {
     "step": "optimizer steps",
@@ -29,18 +31,24 @@ _OF_STEPS = ("sampler", "strata", "bin_shares", "label_dropout", "extra.")
 _OF_IMAGES = ("data.", "images_in_set")
 # Keys of the data that augment or repair images and leave the set as it is.
 _SAME_IMAGES = ("data.flip", "data.skip_bad")
+# Facts in which comparable distances may differ: a run's own training data has its own path.
+_FREE = ("seed", "reference")
 _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossCurve:
-    """The loss, or evaluation `of`, of a run [n] over an ascending axis `x` [n], with steps [n]."""
+    """The loss, or evaluation `of`, of a run [n] over an ascending axis `x` [n], with steps [n].
+
+    The log of an interpolated loss may be off by `blur`.
+    """
 
     log: RunLog
     x: Floats
     loss: Floats
     step: Floats
     of: str = "loss"
+    blur: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +92,9 @@ def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
     if not latest:
         known = sorted({name for record in log.evaluations for name in record})
         raise Unreadable(f"{log.path}: evaluates no {of}; it has {', '.join(known) or 'none'}")
-    # Evaluations take their place on the axis from the training record of the same step.
+    # Else evaluations take their place on the axis from the training record of the same step.
     axis = dict(zip(log.step.tolist(), axis_values(log, by).tolist(), strict=True))
+    axis |= {at: one[by] for at, one in latest.items() if by == "images" and is_number(one.get(by))}
     step = np.array(sorted(latest), dtype=float)
     x = np.array([axis.get(int(at), np.nan) for at in step]) if by != "step" else step
     loss = np.array([latest[int(at)][of] for at in step], dtype=float)
@@ -93,6 +102,43 @@ def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
     if not kept.any():
         raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
     return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept], of=of)
+
+
+def at_common_points(sides: Sequence[Sequence[LossCurve]]) -> list[list[LossCurve]]:
+    """Return evaluations at the points that all runs have: others are of less, or more, training.
+
+    Without such a point those of several runs are interpolated at the end of their common range.
+    """
+    every = [curve for side in sides for curve in side]
+    common = every[0].x
+    for curve in every:
+        common = common[np.isin(common, curve.x)]
+    if not len(common) and len(every) > 2:
+        low, high = max(curve.x[0] for curve in every), min(curve.x[-1] for curve in every)
+        if low <= high:
+            return [[_interpolated(curve, high) for curve in side] for side in sides]
+    if not len(common):
+        return [list(side) for side in sides]
+    rows = {id(curve): np.isin(curve.x, common) for curve in every}
+    return [
+        [replace(c, x=common, loss=c.loss[rows[id(c)]], step=c.step[rows[id(c)]]) for c in side]
+        for side in sides
+    ]
+
+
+def _interpolated(curve: LossCurve, x: float) -> LossCurve:
+    """Return the point of a curve at `x`, over the log of its axis; a line may be off as much."""
+    after = int(np.searchsorted(curve.x, x))
+    if curve.x[after] == x:
+        value, blur = float(curve.loss[after]), 0.0
+    else:
+        begin, end = curve.x[after - 1], curve.x[after]
+        before, change = curve.loss[after - 1], curve.loss[after] - curve.loss[after - 1]
+        value = float(before + change * math.log(x / begin) / math.log(end / begin))
+        straight = before + change * (x - begin) / (end - begin)
+        blur = abs(math.log(straight / value))
+    step = np.interp([x], curve.x, curve.step)
+    return replace(curve, x=np.array([x]), loss=np.array([value]), step=step, blur=blur)
 
 
 def held_out_losses(logs: Iterable[RunLog]) -> list[str]:
@@ -161,3 +207,46 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
         if is_term and not (is_of_step and of != "loss"):
             return f"their {of} is of another objective ({item})"
     return None
+
+
+def at_common_guidance(logs: Sequence[RunLog], of: str) -> list[RunLog]:
+    """Return runs with their evaluations `of` samples at one guidance, the newest that all have."""
+    each = [_guidances(log, of) for log in logs]
+    common = [one for one in each[0] if all(one in other for other in each)]
+    if not common:
+        return [*logs]
+    return [
+        replace(
+            log,
+            evaluations=tuple(
+                one for one in log.evaluations if of not in one or _guidance(one) == common[-1]
+            ),
+        )
+        for log in logs
+    ]
+
+
+def _guidances(log: RunLog, of: str) -> list[Any]:
+    known = (one for one in log.evaluations if of in one and "fid_facts" in one)
+    return list(dict.fromkeys(map(_guidance, known)))
+
+
+def _guidance(record: Mapping[str, Any]) -> Any:
+    return record.get("fid_facts", {}).get("guidance")
+
+
+def why_other(logs: Sequence[RunLog], of: str) -> str | None:
+    """Return in which facts distances `of` samples were measured unlike, None if in none."""
+    known = ([one for one in log.evaluations if of in one and "fid_facts" in one] for log in logs)
+    unlike = _unlike([records[-1] for records in known if records])
+    return f"other {', '.join(unlike)}" if unlike and "loss" not in of else None
+
+
+def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the facts that differ, numbers by more than rounding errors."""
+    facts = [
+        {name: f"{fact:.4g}" if isinstance(fact, float) else fact for name, fact in facts.items()}
+        for facts in (record["fid_facts"] for record in records)
+    ]
+    names = dict.fromkeys(name for one in facts for name in one if name not in _FREE)
+    return [name for name in names if any(one.get(name) != facts[0].get(name) for one in facts)]

@@ -153,16 +153,20 @@ def alike_in_range(base: Arm, arm: Arm) -> tuple[Arm, Arm, Range | None, list[st
     """
     logs = [[run.log for run in one.runs] for one in (base, arm)]
     *kept, remarks = without_early_ends(*logs)
-    steps = [log.step for side in kept for log in side if len(log)]
-    if len(steps) < sum(map(len, kept)):
-        return base, arm, None, remarks
-    begun, ended = (np.array([step[at] for step in steps]) for at in (0, -1))
-    slack = max(SAME_RANGE * ended.max(), *(np.median(np.diff(s)) for s in steps if len(s) > 1), 0)
-    is_same = max(np.ptp(begun), np.ptp(ended)) <= slack
-    within = None if is_same else Range(by="step", low=begun.max(), high=ended.min())
+    counted = {id(log) for side in kept for log in side}
+    sides = [[run for run in one.runs if id(run.log) in counted] for one in (base, arm)]
+    timed = [run for side in sides for run in side if len(run.intervals.row)]
+    begun = np.array([run.log.step[run.intervals.start[0]] for run in timed])
+    ended = np.array([run.log.step[run.intervals.row[-1]] for run in timed])
+    within = None
+    if len(timed) == len(counted):
+        records = [np.median(run.intervals.steps) for run in timed]
+        slack = max(SAME_RANGE * ended.max(), *records)
+        if max(np.ptp(begun), np.ptp(ended)) > slack:
+            within = Range(by="step", low=begun.max(), high=ended.min())
     arms = [
-        Arm(runs=tuple(measure_rate(log, clock=one.runs[0].clock, within=within) for log in side))
-        for one, side in zip((base, arm), kept, strict=True)
+        Arm(runs=tuple(measure_rate(run.log, clock=run.clock, within=within) for run in side))
+        for side in sides
     ]
     return arms[0], arms[1], within, remarks
 

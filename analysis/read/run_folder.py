@@ -1,6 +1,6 @@
 """Read run folders of ditbench: config, manifest and records, or the log of a program."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -36,7 +36,8 @@ def read_ours(run: RunFolder) -> RunLog:
         facts = run.entries()
         if config.get("train.compile") == "auto" and facts:
             config["train.compile"] = facts[-1].get("compile", "auto")  # what ran
-        superseded = _superseded(run, facts)
+        settings = {entry["attempt"]: _settings(run, entry) for entry in facts}
+        superseded = _superseded(settings, config.get("kind"))
         for number, record in read_records(run.metrics_file, odd=odd):
             lines[id(record)] = number
             records.append(record)
@@ -65,6 +66,7 @@ def read_ours(run: RunFolder) -> RunLog:
         turns={entry["attempt"]: entry["turn"] for entry in facts if "turn" in entry},
         attempts=max((record["attempt"] for record in records), default=len(run.attempts())),
         superseded=frozenset(superseded),
+        changed=_changed(settings, {record["attempt"] for record in steps}),
         remarks=(
             *((skipped,) if odd else ()),
             *(
@@ -76,30 +78,33 @@ def read_ours(run: RunFolder) -> RunLog:
     return with_program_log(run, log) if config.get("kind") == "command" else log
 
 
-def _superseded(run: RunFolder, facts: list[AttemptEntry]) -> dict[int, str]:
+def _settings(run: RunFolder, entry: AttemptEntry) -> dict[str, Any]:
+    """Return the config and the machine of an attempt."""
+    return flatten(run.config_tree(entry["attempt"])) | machine(entry)
+
+
+def _superseded(settings: Mapping[int, dict[str, Any]], kind: Any) -> dict[int, str]:
     """Return the attempts that differ from the last one in what affects the clock, and in what."""
-    numbers = run.attempts()
-    if len(numbers) < 2:
-        return {}
-    entries = {entry["attempt"]: entry for entry in facts}
-    keys_of = {n: _clock_keys(run, n) | machine(entries.get(n, {})) for n in numbers}
-    last = keys_of[numbers[-1]]
+    spec = keys(kind) if isinstance(kind, str) and kind in KINDS else {}
     found = {}
-    for number in numbers[:-1]:
-        own = keys_of[number]
-        names = [name for name in {**own, **last} if own.get(name) != last.get(name)]
-        if names and entries.get(number) and entries.get(numbers[-1]):
+    for number in sorted(settings)[:-1]:
+        own, last = settings[number], settings[max(settings)]
+        unlike = [name for name in {**own, **last} if own.get(name) != last.get(name)]
+        affects = {name: spec[name].affects if name in spec else {"clock"} for name in unlike}
+        names = [n for n in unlike if "clock" in affects[n] and "resources" not in affects[n]]
+        if names:
             found[number] = ", ".join(names)
     return found
 
 
-def _clock_keys(run: RunFolder, number: int) -> dict[str, Any]:
-    """Return the keys of an attempt's config that affect the clock, but those of resources."""
-    config = flatten(run.config_tree(number))
-    kind = config.get("kind")
-    spec = keys(kind) if isinstance(kind, str) and kind in KINDS else {}
-    clock = (name for name, info in spec.items() if "clock" in info.affects)
-    return {n: config.get(n) for n in clock if "resources" not in spec[n].affects}
+def _changed(settings: Mapping[int, dict[str, Any]], counted: Iterable[int]) -> dict[str, str]:
+    """Return what differed between the attempts whose steps count: `0.1, then 0.2`, by name."""
+    each = [settings[number] for number in sorted(counted) if number in settings]
+    values = {
+        name: list(dict.fromkeys(str(one.get(name)) for one in each))
+        for name in dict.fromkeys(name for one in each for name in one)
+    }
+    return {name: ", then ".join(own) for name, own in values.items() if len(own) > 1}
 
 
 def _is_step(record: Record) -> bool:

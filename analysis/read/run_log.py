@@ -54,7 +54,8 @@ class RunLog:
     not known. `facts` describe the machine of the last attempt. `events` and `lost` are records;
     `lost` are steps that a resume repeated. `evaluations` are records with a step, a time and
     metrics. `superseded` are attempts on another machine than the last one, or with other keys
-    that affect the clock: they do not count for its rate. `stays` are where and when each
+    that affect the clock: they do not count for its rate. `changed` are the keys and facts that
+    differed between attempts whose steps count, with their values. `stays` are where and when each
     attempt ran, if the run records it. `turns` names the round of each attempt in an
     interleaved study: runs that share a round took turns on the same nodes. `source` is the file of
     the lines, if it is not the usual one of the format. `uncertain` names quantities (`step`,
@@ -80,6 +81,7 @@ class RunLog:
     attempts: int = 1
     axis: str = "step"
     superseded: frozenset[int] = frozenset()
+    changed: Mapping[str, str] = field(default_factory=dict)
     source: Path | None = None
     uncertain: Mapping[str, str] = field(default_factory=dict)
     lines_read: tuple[int, int] | None = None

@@ -31,7 +31,7 @@ def cell_rows(logs: Sequence[RunLog], *, compared: Compared) -> list[dict[str, A
     repeats.
     """
     arms = group_arms(measure_rates(logs))
-    found = compare_arms(arms, [compared], quality=False, as_cells=True)
+    found = compare_arms(arms, [compared], if_known=False, as_cells=True)
     return rows_of(arms, found, of=compared.of)
 
 
@@ -50,7 +50,7 @@ def rows_of(arms: Sequence[Arm], found: Sequence[Row], *, of: str = "loss") -> l
             | _verdict(found, arm, SPEED.name)
             | _image_seconds(arm)
             | {"gpu_gb": max(peaks, default=None), of: _final_value(arm, of)}
-            | _verdict(found, arm, of.replace("_", " "), prefix="loss_")
+            | _verdict(found, arm, Compared(of=of).quantity.name, prefix="loss_")
             | {"ended_early": _early_ends(arm)}
         )
     return rows

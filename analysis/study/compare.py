@@ -5,7 +5,8 @@ from typing import Any
 
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
-from analysis.measure.quality import FID, last_distances, quality_contrast
+from analysis.measure.quality import FID
+from analysis.measure.quality import MARGIN as FID_MARGIN
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, attribution, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
@@ -22,13 +23,13 @@ def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
 
 
 def compare_arms(
-    arms: Sequence[Arm], losses: Sequence[Compared], *, quality: bool, as_cells: bool
+    arms: Sequence[Arm], losses: Sequence[Compared], *, if_known: bool, as_cells: bool
 ) -> list[dict[str, Any]]:
     """Return a row for each arm but the first and each quantity: speed and `losses`.
 
-    With `quality` also FID, and only what both arms have. A row has the verdict and what else
-    differs. Two runs are compared as they are. A single run `as_cells` stands for its cell, and its
-    interval allows for the scatter between runs.
+    Or only what both arms have, `if_known`. A row has the verdict and what else differs. Two runs
+    are compared as they are. A single run `as_cells` stands for its cell, and its interval allows
+    for the scatter between runs.
     """
     base, *others = arms
     made: list[tuple[Arm, Quantity, Contrast]] = []
@@ -38,11 +39,8 @@ def compare_arms(
         made += [
             (arm, one.quantity, loss_contrast(sides[0], sides[1], one))
             for one in losses
-            if not quality or _have(one.of, sides)
+            if not if_known or _have(one.of, sides)
         ]
-        distances = [last_distances(side) for side in sides]
-        if quality and all(distances):
-            made.append((arm, FID, quality_contrast(*distances)))
     found = verdicts(
         [
             Comparison(
@@ -77,7 +75,8 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
     logs = [run.log for arm in arms for run in arm.runs]
     names = ("loss", *held_out_losses(logs))
     losses = [Compared(of=of, by=by, margin=margin) for of in names]
-    return compare_arms(arms, losses, quality=True, as_cells=len(arms) > 2)
+    losses.append(Compared(of=FID, by=by, margin=FID_MARGIN))
+    return compare_arms(arms, losses, if_known=True, as_cells=len(arms) > 2)
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:

@@ -34,8 +34,8 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 def verdicts(asked: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Gives the verdicts of `compare` on the second arm by quantity."""
 
-    def compare(folder: Path) -> dict[str, Any]:
-        rows: Rows = asked("compare", folder)["comparisons"]
+    def compare(*folders: Path) -> dict[str, Any]:
+        rows: Rows = asked("compare", *folders)["comparisons"]
         return {row["quantity"]: row for row in rows}
 
     return compare
@@ -274,3 +274,50 @@ def test_evaluations_that_are_far_apart_move_no_critical_batch_out_of_its_interv
             write_run(tmp_path / f"{batch}-{seed}", run)
     found = asked("target", "--critical-batch", tmp_path, "--target", "validation_loss<=.5")
     assert found["b_crit_low"] < 256 < found["b_crit_high"]
+
+
+@pytest.mark.parametrize("gaps", [(15, 25), (13, 17)])
+def test_evaluations_at_other_steps_are_compared_at_one(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], gaps: tuple[int, int]
+) -> None:
+    """One curve; the second arm's last evaluation is earlier, or none is at a common step."""
+    for number in range(4):
+        for arm, gap in zip("ab", gaps, strict=True):
+            curve = falling(100) * np.exp(0.003 * RNG.standard_normal())
+            run = Run(
+                seconds=seconds(100),
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                evaluations={
+                    n: {"validation_loss": float(curve[n])} for n in range(gap - 1, 100, gap)
+                },
+                starts=(START + 1000.0 * (2 * number + (arm == "b")),),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    found = verdicts(tmp_path)["validation loss"]
+    assert found["word"] in ("same", "undetermined")
+    assert found["low"] < 1 < found["high"]
+
+
+def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """Nine tenths of each second run are of another commit, or of another learning rate."""
+    for number in range(3):
+        for place, arm in enumerate("abc"):
+            loss = falling() * np.exp(0.003 * RNG.standard_normal()) * (0.8 if arm != "a" else 1)
+            start = START + 1000.0 * (3 * number + place)
+            run = Run(seconds=seconds(), loss=loss, seed=number, starts=(start,), attempts=(0, 108))
+            folder = write_run(tmp_path / arm / f"{arm}{number}", run)
+            if arm == "b":
+                manifest = json.loads((folder / "manifest.json").read_text())
+                manifest["attempts"][0]["commit"] = "1" * 40
+                (folder / "manifest.json").write_text(json.dumps(manifest))
+            if arm == "c":
+                (folder / "attempts" / "002").mkdir()
+                overrides = folder / "attempts" / "002" / "overrides.yaml"
+                overrides.write_text("optimizer: {lr: 0.0003}\n")
+    for arm, told in (("b", "code: 000000000000 -> 111111111111, then 000000000000"),
+                      ("c", "optimizer.lr: 0.0001 -> 0.0001, then 0.0003")):  # fmt: skip
+        found = verdicts(tmp_path / "a", tmp_path / arm)
+        assert found["loss"]["differs"] == f"the effect of {told}"

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.measure.quality import quality_rows
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
 BLOCKS, REDRAW_SD = 20, 0.2
@@ -36,28 +35,37 @@ def record(level: float, rng: np.random.Generator, **facts: Any) -> dict[str, An
         ([16.0], "not compared"),
     ],
 )
-def test_the_verdict_is_on_the_scatter_between_seeds(levels: list[float], word: str) -> None:
-    def arm(values: list[float]) -> list[dict[str, Any]]:
-        return [record(value, np.random.default_rng(0)) | {"fid_inf": value} for value in values]
+def test_the_verdict_is_on_the_scatter_between_seeds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], levels: list[float], word: str
+) -> None:
+    arms = {"gelu": [20.0, 20.1, 19.95], "swiglu": levels}
+    for mlp, values in arms.items():
+        for seed, value in enumerate(values):
+            late = record(value, np.random.default_rng(0)) | {"fid_inf": value}
+            evaluated(tmp_path / f"{mlp}{seed}", seed, mlp, late)
+    assert main(["cells", "--fid", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[1]["word"] == word
 
-    _, row = quality_rows({"a": arm([20.0, 20.1, 19.95]), "b": arm(levels)}, margin=0.02)
-    assert row["word"] == word
+
+def evaluated(folder: Path, seed: int, mlp: str, *records: dict[str, Any]) -> None:
+    truth = SyntheticRun(intervals=20, seed=seed, overrides=(f"model.mlp={mlp}",))
+    with (generate_run(folder, truth) / "metrics.jsonl").open("a") as file:
+        file.write("".join(json.dumps(one) + "\n" for one in records))
 
 
 def planted(folder: Path, number: int, seed: int, level: float, mlp: str, **facts: Any) -> None:
-    truth = SyntheticRun(intervals=20, seed=seed, overrides=(f"model.mlp={mlp}",))
-    run = generate_run(folder / f"run{number}", truth)
-    with (run / "metrics.jsonl").open("a") as file:
-        early = record(2 * level, np.random.default_rng(seed), seed=seed, **facts) | {"step": 100}
-        late = record(level, np.random.default_rng(seed), seed=seed, **facts)
-        file.write("".join(json.dumps(one) + "\n" for one in (late, early)))
+    rng = np.random.default_rng(seed)
+    early = record(2 * level, rng, seed=seed, **facts) | {"step": 100, "images": 6400}
+    late = record(level, rng, seed=seed, **facts)
+    evaluated(folder / f"run{number}", seed, mlp, late, early)
 
 
 @pytest.mark.parametrize(
     ("facts", "told"),
     [
         ({}, "x the FID of run0"),
-        ({"guidance": 3.0, "reference": "/elsewhere"}, "x the FID of run0"),
+        ({"reference": "/elsewhere"}, "x the FID of run0"),
+        ({"guidance": 3.0}, "not compared with run0 in FID: other guidance"),
         ({"features_sha256": "cd"}, "not compared with run0 in FID: other features_sha256"),
         ({"sampler": "heun"}, "not compared with run0 in FID: other sampler"),
         ({"reference_second_moment": 23.2464001}, "x the FID of run0"),
@@ -92,6 +100,26 @@ def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
     section = (tmp_path / "report.html").read_text().partition('<section id="verdicts">')[2]
     assert (told.partition(": ")[2] or told) in section.partition("</section>")[0]
+
+
+def test_distances_are_compared_at_the_last_evaluation_and_guidance_that_all_runs_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both arms have 40 at step 600; one went on to 20, the other was sampled again at 4.0."""
+    rng = np.random.default_rng(3)
+    for seed in range(3):
+        at = {"step": 600, "images": 38_400}
+        both = [record(level, rng) | at for level in 40 + 0.1 * rng.standard_normal(2)]
+        evaluated(tmp_path / f"a{seed}", seed, "gelu", both[0], record(20.0, rng))
+        again = record(64.0, rng, guidance=4.0) | at
+        evaluated(tmp_path / f"b{seed}", seed, "swiglu", both[1], again)
+    for command in (["cells", "--fid"], ["compare"]):
+        assert main([*command, str(tmp_path), "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        rows = found["comparisons"] if "compare" in command else found
+        assert rows[-1]["ratio"] == pytest.approx(1.0, abs=0.02)
+        assert "up to 38400 images" in rows[-1]["verdict"]
+        assert "nodes" not in rows[-1]["verdict"]
 
 
 def test_runs_without_an_unbiased_distance_are_misuse(
