@@ -88,7 +88,7 @@ def _is_config(one: Candidate, placed: Placed) -> bool:
 def _without_count(text: Text) -> list[Judged]:
     """Return lines that name a loss and no step: each is a unit, and its loss is doubtful."""
     found = []
-    for one in candidates_of(text.kinds):
+    for one in candidates_of(text.kinds, is_alone=True):
         if one.has_loss and not one.has_axis and one.kind.count >= FEWEST_WITHOUT_STEP:
             rows = one.rows.replace(step=np.arange(1.0, len(one.rows) + 1))
             why = "may be that of anything: its lines name neither a step nor an epoch"
@@ -121,9 +121,11 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
         other = one.candidate
         if other.kind is best.candidate.kind or len(one.placed.rows) < 2:
             continue
-        if other.is_bar and one.placed.axis == best.placed.axis and one.last > best.last:
+        goes_on = one.placed.axis == best.placed.axis and one.last > best.last
+        if goes_on and (other.is_bar or not best.candidate.has_loss):
+            what = "bars" if other.is_bar else "lines of another kind"
             return [
-                f"bars go on to {one.placed.axis} {one.last:,}: the last loss may be later than "
+                f"{what} go on to {one.placed.axis} {one.last:,}: the last loss may be later than "
                 "the one shown"
             ]
         beside = [side.kind for side in best.candidate.sides if not side.has_step]
