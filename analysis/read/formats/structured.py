@@ -154,10 +154,10 @@ def log_of_cells(
     rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
-    for name, (_, values) in list(cells.found.items()):
-        if meaning(name)[0] == "step" and np.mean(np.mod(values, 1) > 0) > 0.5:
+    for foreign, (_, values) in list(cells.found.items()):
+        if meaning(foreign)[0] == "step" and np.mean(np.mod(values, 1) > 0) > 0.5:
             # Seconds of a step, for one.
-            cells.found[f"{name} value"] = cells.found.pop(name)
+            cells.found[f"{foreign} value"] = cells.found.pop(foreign)
     if cells.names().keys().isdisjoint(AXES) and "i" in cells.found:
         cells.found["step"] = cells.found.pop("i")
     columns, names = cells.columns(len(lines)), cells.names()

@@ -188,10 +188,16 @@ def _follows(one: Candidate, main: Candidate) -> bool:
     return bool(len(np.unique(at)) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
 
 
+def has_fractions(one: Candidate) -> bool:
+    """Whether a candidate has losses that are no whole numbers, as that of `crf_loss/bias:0` is."""
+    losses = one.rows["loss"]
+    return bool(np.mod(losses[np.isfinite(losses)], 1).any())
+
+
 def _only_loss(beside: Sequence[Candidate], *, is_of_part: bool = False) -> list[Candidate]:
     """Return the candidate of a loss in lines that name no count, with a doubt, if there is one."""
     alone = [_candidate(one.kind, None, None, is_alone=True) for one in beside]
-    losses = [one for one in alone if one.has_loss and one.kind.count > 1]
+    losses = [one for one in alone if has_fractions(one) and one.kind.count > 1]
     if not losses:
         return []
     shown = losses[0]

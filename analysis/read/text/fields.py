@@ -223,8 +223,9 @@ def _values(line: str) -> tuple[list[Field], str]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
         name, unit, start, whose = _named(gap)
-        if not name and (behind := _BEHIND.match(line, match.end())) and is_loss(behind[1]):
-            name = behind[1]
+        if not name and (behind := _BEHIND.match(line, match.end())):
+            is_known = is_loss(behind[1]) or meaning(behind[1])[0] == "images"
+            name = behind[1] if is_known else ""
         if subject and _IS.fullmatch(gap):
             name, start = subject, 0
         about = _SUBJECT.search(gap)

@@ -10,14 +10,14 @@ import numpy as np
 from analysis.read.assemble import Placed, assemble
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
-from analysis.read.text.candidates import Candidate, candidates_of
+from analysis.read.text.candidates import Candidate, candidates_of, has_fractions
 from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.text.teach import unread_text
-from analysis.read.vocabulary import meaning
+from analysis.read.vocabulary import is_loss, meaning
 
 FEWEST_WITHOUT_STEP = 5
 # Losses of two kinds of lines that differ by less are one.
@@ -89,7 +89,8 @@ def _without_count(text: Text) -> list[Judged]:
     """Return lines that name a loss and no step: each is a unit, and its loss is doubtful."""
     found = []
     for one in candidates_of(text.kinds, is_alone=True):
-        if one.has_loss and not one.has_axis and one.kind.count >= FEWEST_WITHOUT_STEP:
+        is_enough = one.kind.count >= FEWEST_WITHOUT_STEP and has_fractions(one)
+        if is_enough and is_loss(one.loss_name) and not one.has_axis:
             rows = one.rows.replace(step=np.arange(1.0, len(one.rows) + 1))
             why = "may be that of anything: its lines name neither a step nor an epoch"
             placed = Placed(rows=rows, axis="unit", uncertain={"loss": why})
