@@ -40,6 +40,7 @@ from analysis.read.vocabulary import is_loss, meaning
 from analysis.stats.intervals import Floats
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
+RANK, FEWEST_RANKS = "|rank|", 5
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
 # A date of which the file tells whether its month or its day is first.
@@ -393,6 +394,12 @@ def _filled(kind: Kind) -> Kind:
         if f"{column}/day" in rows:
             rows = rows.replace(**{column: likelier(rows[column], rows[f"{column}/day"])})
     kind.rows = rows
+    if len(rows) >= FEWEST_RANKS and len(np.unique(rows[RANK])) > len(rows) / 2:
+        # A number that hardly comes again is a count: `1136: 0.68, 0.79 avg loss`.
+        kind.fields = {
+            key: replace(one, form="number") if key == RANK else one
+            for key, one in kind.fields.items()
+        }
     kind.decimals = set().union(*(shape.decimals for shape in kind.shapes))
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
     kind.with_commas = set().union(*(shape.with_commas for shape in kind.shapes))
