@@ -51,7 +51,7 @@ class Summary:
     `kept` [n] are the intervals that count, `isolated` of the others stand alone. `far` are those
     that differ from the median as much as these. `slow_share` is the share of the time that
     intervals over `SLOW_TIMES` the median take. `change` is a lasting change of speed, whose index
-    is one of the n intervals.
+    is one of the n intervals. In a run `is_in_pieces` no attempt is long enough to cut its warm-up.
     """
 
     mean: Mean
@@ -61,6 +61,7 @@ class Summary:
     far: int
     slow_share: float
     change: Change | None
+    is_in_pieces: bool
 
     @property
     def seconds(self) -> Estimate:
@@ -78,13 +79,16 @@ def summarise(
     """Return the mean of `seconds` (per step, in order) after the warm-up of each segment.
 
     Each value counts by the number of its `steps`, so that the mean is all seconds over all steps.
-    A segment is an attempt. Slow intervals count, since the run did spend that time; only up to
-    `most_isolated` ones far from all others are set aside.
+    A segment is an attempt. One too short to show its warm-up does not count beside longer ones.
+    Slow intervals count, since the run did spend that time; only up to `most_isolated` ones far
+    from all others are set aside.
     """
     kept = np.ones(len(seconds), dtype=bool)
-    for number in np.unique(segment):
-        rows = np.flatnonzero(segment == number)
-        kept[rows[: warmup_end(seconds[rows])]] = False
+    segments = [np.flatnonzero(segment == number) for number in np.unique(segment)]
+    longest = max(map(len, segments))
+    for rows in segments:
+        is_short = len(rows) < MIN_SEGMENT <= longest
+        kept[rows if is_short else rows[: warmup_end(seconds[rows])]] = False
     warm = int((~kept).sum())
     rows = np.flatnonzero(kept)
     far = is_far(seconds[rows])
@@ -104,6 +108,7 @@ def summarise(
         far=int(far.sum()),
         slow_share=float(spent[counted > SLOW_TIMES * median].sum() / spent.sum()),
         change=change,
+        is_in_pieces=len(segments) > 1 and longest < MIN_SEGMENT,
     )
 
 
