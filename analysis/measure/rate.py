@@ -86,7 +86,7 @@ class MeasuredRate:
             return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
         if seconds.low < (1 - WIDEST) * seconds.value:
             change = self.lasting_change()
-            return change or "the speed wanders too slowly for so short a run"
+            return change or "the speed wanders, or pauses, too much for so short a run"
         return None
 
     def lasting_change(self) -> str | None:
@@ -163,7 +163,6 @@ def _remarks(found: MeasuredRate) -> list[str]:
         return [f"{name}: no two steps in one attempt with the {found.clock} clock"]
     parts = [f"{int(summary.kept.sum())} of {len(summary.kept)} intervals"]
     parts += [f"{summary.warmup} cut as warm-up"] if summary.warmup else []
-    parts += [f"{summary.isolated} isolated left out"] if summary.isolated else []
     left_out = found.intervals.left_out
     parts += [f"{left_out} with a pause left out"] if left_out else []
     lines = [f"{name}: mean rate of {', '.join(parts)}"]

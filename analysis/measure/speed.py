@@ -29,7 +29,7 @@ from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
 from analysis.stats.samples import one_sample, satterthwaite, share_something
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
-from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
+from analysis.stats.summary import ratio_of_means
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
 # Ranges whose ends differ by a smaller share, or by a record, are the same.
@@ -220,7 +220,6 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
 
 def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contrast:
     """Compare two runs by the steps that both record, otherwise by their means."""
-    base, arm = _counted_alike(base, arm)
     assert base.summary is not None
     assert arm.summary is not None
     a, b = base.summary.mean, arm.summary.mean
@@ -246,29 +245,6 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
             return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
     mean = replace(means, value=means.value + shift)
     return Contrast(mean=mean, unit="run", n=1, why=change)
-
-
-def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate, MeasuredRate]:
-    """Return two runs that set isolated intervals aside only if both together have few.
-
-    Otherwise a run with two rare pauses would differ from one with three, in which they count.
-    """
-    runs = (base, arm)
-    summaries = [run.summary for run in runs if run.summary is not None]
-    isolated, far = (sum(getattr(one, of) for one in summaries) for of in ("isolated", "far"))
-    is_timed = all(one.mean.error is not None for one in summaries)
-    if not is_timed or isolated == 0 or far <= MOST_ISOLATED:
-        return runs
-    whole = [
-        summarise(
-            run.intervals.seconds,
-            run.intervals.attempt,
-            steps=run.intervals.steps,
-            most_isolated=0,
-        )
-        for run in runs
-    ]
-    return replace(base, summary=whole[0]), replace(arm, summary=whole[1])
 
 
 def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:

@@ -16,6 +16,7 @@ from analysis.observations import (
     ran_at_once,
     seed_of,
     told_in_blocks,
+    told_machines,
 )
 from analysis.one_training import why_one_training
 from analysis.read.machine import ranks
@@ -176,4 +177,6 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
     ]
     found = contrast(*sides)
     logs = [[run.log for run in side.reached] for side in (base, group)]
-    return found if name == "images" else told_in_blocks(found, *logs)
+    if name == "images":
+        return found
+    return told_machines(told_in_blocks(found, *logs), [log for side in logs for log in side])
