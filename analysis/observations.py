@@ -135,6 +135,18 @@ def told_in_blocks(found: Contrast, base: Sequence[RunLog], arm: Sequence[RunLog
     return replace(found, is_claim=False, remarks=(*found.remarks, IN_BLOCKS))
 
 
+def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:
+    """Return a contrast of times that speaks of these runs if one changed what its clock counts."""
+    names = {
+        log.name: ", ".join(log.changed) for log in logs if log.superseded & {*log.attempt.tolist()}
+    }
+    if not names:
+        return found
+    name = next(iter(names))
+    remark = f"attempts of {name} differ in {names[name]}"
+    return replace(found, is_claim=False, remarks=(*found.remarks, remark))
+
+
 def without_early_ends(
     base: Sequence[RunLog], arm: Sequence[RunLog]
 ) -> tuple[Sequence[RunLog], Sequence[RunLog], list[str]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.measure.loss_curve import (
+    TIMED,
     LossCurve,
     Range,
     at_common_guidance,
@@ -17,7 +18,13 @@ from analysis.measure.loss_curve import (
     why_other,
     why_unlike,
 )
-from analysis.observations import is_repeat, nodes_of, seed_of, without_early_ends
+from analysis.observations import (
+    is_repeat,
+    nodes_of,
+    seed_of,
+    told_machines,
+    without_early_ends,
+)
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
@@ -119,6 +126,8 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
     found = contrast(*replicates, steps=steps, of_loss=True)
     found = replace(found, remarks=(*found.remarks, *left))
+    if compared.by in TIMED:
+        found = told_machines(found, [*base, *arm])
     if longest > high * (1 + ROUNDING):
         remark = Range(by=compared.by, low=low, high=high).remark
         return replace(found, remarks=(*found.remarks, remark))
@@ -130,7 +139,8 @@ def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
     if doubt := log.uncertain.get(of):
         return f"{log.name}: {doubt}"
     if (step := not_finite_from(log)) is not None:
-        return f"the loss of {log.name} is not finite from step {step} on"
+        mostly = "mostly " if (log.step[~np.isnan(log.column("loss"))] > step).any() else ""
+        return f"the loss of {log.name} is {mostly}not finite from step {step} on"
     return None
 
 

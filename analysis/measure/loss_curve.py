@@ -23,6 +23,8 @@ AXES = {
     "wall": "seconds since the first start",
     "gpu_hours": "hours of training steps times ranks",
 }
+# Those that the machine affects.
+TIMED = ("train_s", "wall", "gpu_hours")
 # Kinds of runs without a training to compare.
 NO_TRAINING = ("encode", "gns", "infer", "sample")
 # Keys of the objective that change how a step is drawn, not what a validation loss measures.
@@ -150,11 +152,15 @@ def held_out_losses(logs: Iterable[RunLog]) -> list[str]:
 
 
 def not_finite_from(log: RunLog) -> int | None:
-    """Return the step from which on a run's loss is NaN or infinite, None if it ends finite."""
-    begun = [event.get("step", 0) for event in log.events if event.get("reason") == "nan"]
+    """Return the step from which on a run's loss is mostly NaN or infinite, None if it is not."""
     finite = log.step[~np.isnan(log.column("loss"))]
-    is_lasting = begun and (not len(finite) or max(begun) >= finite[-1])
-    return int(max(begun)) if is_lasting else None
+    lasting = [
+        int(event.get("step", 0))
+        for event in log.events
+        if event.get("reason") == "nan"
+        and event.get("rows", 1) > (finite > event.get("step", 0)).sum()
+    ]
+    return max(lasting, default=None)
 
 
 def axis_of(logs: Iterable[RunLog]) -> str:

@@ -68,18 +68,25 @@ class MeasuredRate:
         )
 
     @property
+    def doubt(self) -> str | None:
+        """Why the rate may be another one, so that it has no interval, alone or with repeats."""
+        is_in_pieces = self.summary is not None and self.summary.is_in_pieces
+        short = f"all attempts of {self.log.name} are too short to tell their warm-up"
+        return why_uncertain(self.log, clock=self.clock) or (short if is_in_pieces else None)
+
+    @property
     def why_undetermined(self) -> str | None:
         """Why the rate is not known within a quarter, None if it is."""
         if self.summary is None or self.seconds is None:
             return "no time is recorded"
         seconds = self.seconds.estimate()
-        if doubt := why_uncertain(self.log, clock=self.clock):
-            return doubt
+        if self.doubt:
+            return self.doubt
         if seconds.low is None:
             return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
         if seconds.low < (1 - WIDEST) * seconds.value:
             change = self.lasting_change()
-            return change or "the speed wanders too slowly for so short a run"
+            return change or "the speed wanders, or pauses, too much for so short a run"
         return None
 
     def lasting_change(self) -> str | None:
@@ -131,9 +138,6 @@ def measure_rate(log: RunLog, *, clock: str | None, within: Range | None = None)
     summary = None
     if len(found.seconds):
         summary = summarise(found.seconds, found.attempt, steps=found.steps)
-    if summary is not None and why_uncertain(log, clock=clock):
-        # What can be read in two ways is shown as read, and has no interval.
-        summary = replace(summary, mean=replace(summary.mean, error=None))
     unit = log.axis if found.unit == "step" else found.unit
     measured = MeasuredRate(
         log=log,
@@ -145,6 +149,10 @@ def measure_rate(log: RunLog, *, clock: str | None, within: Range | None = None)
         breakdown=time_breakdown(log),
         remarks=log.remarks,
     )
+    if summary is not None and measured.doubt:
+        # It is shown as read.
+        unsure = replace(summary, mean=replace(summary.mean, error=None))
+        measured = replace(measured, summary=unsure)
     return replace(measured, remarks=(*log.remarks, *_remarks(measured)))
 
 
@@ -155,7 +163,6 @@ def _remarks(found: MeasuredRate) -> list[str]:
         return [f"{name}: no two steps in one attempt with the {found.clock} clock"]
     parts = [f"{int(summary.kept.sum())} of {len(summary.kept)} intervals"]
     parts += [f"{summary.warmup} cut as warm-up"] if summary.warmup else []
-    parts += [f"{summary.isolated} isolated left out"] if summary.isolated else []
     left_out = found.intervals.left_out
     parts += [f"{left_out} with a pause left out"] if left_out else []
     lines = [f"{name}: mean rate of {', '.join(parts)}"]

@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.clocks import why_uncertain
 from analysis.measure.differences import differences, recipe
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
@@ -30,7 +29,7 @@ from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
 from analysis.stats.samples import one_sample, satterthwaite, share_something
 from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
-from analysis.stats.summary import MOST_ISOLATED, ratio_of_means, summarise
+from analysis.stats.summary import ratio_of_means
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
 # Ranges whose ends differ by a smaller share, or by a record, are the same.
@@ -61,8 +60,16 @@ class Arm:
         if len(self.runs) == 1:
             return self.runs[0].rate
         logs = np.array([math.log(run.rate.value) for run in self.runs if run.rate])
-        blur = max(run.blur for run in self.runs)
-        return one_sample(logs).widened(blur).ratio() if len(logs) > 1 else None
+        if len(logs) < 2:
+            return None
+        if self.doubt:
+            return Estimate(value=math.exp(logs.mean()))
+        return one_sample(logs).widened(max(run.blur for run in self.runs)).ratio()
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the rate of a run may be another one."""
+        return next(filter(None, (run.doubt for run in self.runs)), None)
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
@@ -127,6 +134,8 @@ def speed_contrast(
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
         found = contrast(*sides, common=common, is_paired=is_paired)
+    if (doubt := base.doubt or arm.doubt) and found.mean is not None:
+        found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
     found = told_in_blocks(found, *([run.log for run in one.runs] for one in (base, arm)))
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
@@ -211,7 +220,6 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
 
 def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contrast:
     """Compare two runs by the steps that both record, otherwise by their means."""
-    base, arm = _counted_alike(base, arm)
     assert base.summary is not None
     assert arm.summary is not None
     a, b = base.summary.mean, arm.summary.mean
@@ -225,9 +233,7 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     means = _ratio_of_runs(a, b)
     if means is None:
         value = math.log(a.value / b.value) + shift
-        doubts = (why_uncertain(run.log, clock=run.clock) for run in (base, arm))
-        why = next(filter(None, doubts), "too few records")
-        return Contrast(mean=Mean(value=value), unit="run", n=1, why=why)
+        return Contrast(mean=Mean(value=value), unit="run", n=1, why="too few records")
     keys = [_step_keys(run) for run in (base, arm)]
     common, at_a, at_b = np.intersect1d(keys[0][0], keys[1][0], return_indices=True)
     if len(common) >= max(MIN_VALUES, min(len(key) for key, _ in keys) / 2):
@@ -239,29 +245,6 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
             return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
     mean = replace(means, value=means.value + shift)
     return Contrast(mean=mean, unit="run", n=1, why=change)
-
-
-def _counted_alike(base: MeasuredRate, arm: MeasuredRate) -> tuple[MeasuredRate, MeasuredRate]:
-    """Return two runs that set isolated intervals aside only if both together have few.
-
-    Otherwise a run with two rare pauses would differ from one with three, in which they count.
-    """
-    runs = (base, arm)
-    summaries = [run.summary for run in runs if run.summary is not None]
-    isolated, far = (sum(getattr(one, of) for one in summaries) for of in ("isolated", "far"))
-    is_timed = all(one.mean.error is not None for one in summaries)
-    if not is_timed or isolated == 0 or far <= MOST_ISOLATED:
-        return runs
-    whole = [
-        summarise(
-            run.intervals.seconds,
-            run.intervals.attempt,
-            steps=run.intervals.steps,
-            most_isolated=0,
-        )
-        for run in runs
-    ]
-    return replace(base, summary=whole[0]), replace(arm, summary=whole[1])
 
 
 def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:

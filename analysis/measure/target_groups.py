@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -16,6 +16,7 @@ from analysis.observations import (
     ran_at_once,
     seed_of,
     told_in_blocks,
+    told_machines,
 )
 from analysis.one_training import why_one_training
 from analysis.read.machine import ranks
@@ -103,11 +104,26 @@ def group_rows(groups: Sequence[TargetGroup]) -> list[dict[str, Any]]:
     Each is a ratio of geometric means, with the interval over seeds if there are enough.
     """
     base = groups[0]
-    contrasts = [_contrast(base, group, "seconds", -1) for group in groups[1:]]
+    contrasts = [_told_pauses(base, group) for group in groups[1:]]
     verdicts = against_first(contrasts, TO_TARGET, names=[group.name for group in groups])
     return [
         _group_row(base, group) | verdict for group, verdict in zip(groups, verdicts, strict=True)
     ]
+
+
+def _told_pauses(base: TargetGroup, group: TargetGroup) -> Contrast:
+    """Return the contrast of the times, which says if pauses and waiting make most of it."""
+    found = _contrast(base, group, "seconds", -1)
+    gains = {name: _gain(base, group, of, power) for name, (of, power) in GAINS.items()}
+    sizes = {name: abs(math.log(gain.value)) for name, gain in gains.items() if gain}
+    own = gains["availability_gain"]
+    factors = sizes.keys() - {"speedup"}
+    if own is None or sizes["availability_gain"] < max(sizes[name] for name in factors):
+        return found
+    if sizes["availability_gain"] <= math.log1p(TO_TARGET.margin):
+        return found
+    remark = f"of which time without training makes {own.value:.2f}x"
+    return replace(found, remarks=(*found.remarks, remark))
 
 
 def _group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
@@ -146,13 +162,17 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
         for a, b in combinations(side.reached, 2):
             if why := why_one_training(a.log, b.log):
                 return refused(f"{b.log.name} is {why} of {a.log.name}")
+    doubts = (run.log.uncertain.get(of) for of in ("step", "time", "loss")
+              for run in (*base.reached, *group.reached))  # fmt: skip
+    if doubt := next(filter(None, doubts), None):
+        return Contrast(mean=None, why=doubt)
     sides = [
         [
             Replicate(
                 log=power * math.log(getattr(run, name)),
                 seed=seed_of(run.log),
                 nodes=nodes_of(run.log),
-                blur=run.blur,
+                blur=run.blur if name in ("seconds", "images") else 0.0,
             )
             for run in side.reached
         ]
@@ -160,4 +180,6 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
     ]
     found = contrast(*sides)
     logs = [[run.log for run in side.reached] for side in (base, group)]
-    return found if name == "images" else told_in_blocks(found, *logs)
+    if name == "images":
+        return found
+    return told_machines(told_in_blocks(found, *logs), [log for side in logs for log in side])

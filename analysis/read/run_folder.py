@@ -26,6 +26,8 @@ from runs.records import Record, is_number, read_records, valid
 JUMP_S = 5.0
 # Clocks of a log that tells the time itself.
 _CLOCKS = frozenset(["time", "bar_s", "elapsed_s", "train_s", "step_s", "steps_per_s"])
+# Facts that a log tells of its steps.
+_OF_LOG = ("mean_loss", "global_batch_size")
 
 
 def read_ours(run: RunFolder) -> RunLog:
@@ -247,4 +249,7 @@ def _joined(parts: list[RunLog], log: RunLog) -> RunLog:
         line=np.concatenate([part.line[rows] for part, rows in kept]),
         values={n: np.concatenate([part.column(n)[rows] for part, rows in kept]) for n in names},
         evaluations=tuple(entry for part, _ in kept for entry in part.evaluations),
+        uncertain={of: why for part in parts for of, why in part.uncertain.items()},
+        facts={name: parts[-1].facts[name] for name in _OF_LOG if name in parts[-1].facts}
+        | dict(log.facts),
     )

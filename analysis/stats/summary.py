@@ -23,9 +23,6 @@ MAX_WARMUP_SHARE = 0.4
 # A head of at least so many intervals is no warm-up if it comes again over (at most) so many.
 FEWEST_RECURRING, RECURRING = 3, 8
 MAX_AUTOCORRELATION = 2.0
-# One or two intervals, fewer than 5 % of all, are set aside if they are so many times the median;
-# of two runs that are compared one or two in all.
-ISOLATED_TIMES, MOST_ISOLATED, ISOLATED_SHARE = 6.0, 2, 0.05
 # Steps over so many times the median count as slow; their share of the time is told.
 SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
@@ -48,19 +45,17 @@ class Change:
 class Summary:
     """The mean duration of the steps of a run after warm-up, and what it is taken over.
 
-    `kept` [n] are the intervals that count, `isolated` of the others stand alone. `far` are those
-    that differ from the median as much as these. `slow_share` is the share of the time that
-    intervals over `SLOW_TIMES` the median take. `change` is a lasting change of speed, whose index
-    is one of the n intervals.
+    `kept` [n] are the intervals that count. `slow_share` is the share of the time that intervals
+    over `SLOW_TIMES` the median take. `change` is a lasting change of speed, whose index is one of
+    the n intervals. In a run `is_in_pieces` no attempt is long enough to cut its warm-up.
     """
 
     mean: Mean
     kept: NDArray[np.bool_]
     warmup: int
-    isolated: int
-    far: int
     slow_share: float
     change: Change | None
+    is_in_pieces: bool
 
     @property
     def seconds(self) -> Estimate:
@@ -68,28 +63,19 @@ class Summary:
         return self.mean.estimate()
 
 
-def summarise(
-    seconds: Floats,
-    segment: NDArray[np.int64],
-    *,
-    steps: Floats,
-    most_isolated: int = MOST_ISOLATED,
-) -> Summary:
+def summarise(seconds: Floats, segment: NDArray[np.int64], *, steps: Floats) -> Summary:
     """Return the mean of `seconds` (per step, in order) after the warm-up of each segment.
 
     Each value counts by the number of its `steps`, so that the mean is all seconds over all steps.
-    A segment is an attempt. Slow intervals count, since the run did spend that time; only up to
-    `most_isolated` ones far from all others are set aside.
+    A segment is an attempt. One too short to show its warm-up does not count beside longer ones.
+    Slow intervals count, since the run did spend that time.
     """
     kept = np.ones(len(seconds), dtype=bool)
-    for number in np.unique(segment):
-        rows = np.flatnonzero(segment == number)
-        kept[rows[: warmup_end(seconds[rows])]] = False
-    warm = int((~kept).sum())
-    rows = np.flatnonzero(kept)
-    far = is_far(seconds[rows])
-    if far.sum() <= min(most_isolated, ISOLATED_SHARE * len(far)):
-        kept[rows[far]] = False
+    segments = [np.flatnonzero(segment == number) for number in np.unique(segment)]
+    longest = max(map(len, segments))
+    for rows in segments:
+        is_short = len(rows) < MIN_SEGMENT <= longest
+        kept[rows if is_short else rows[: warmup_end(seconds[rows])]] = False
     counted, weights = seconds[kept], steps[kept]
     spent = counted * weights
     median = float(np.median(counted))
@@ -99,18 +85,11 @@ def summarise(
     return Summary(
         mean=mean_of(weighted(counted, weights)),
         kept=kept,
-        warmup=warm,
-        isolated=int((~kept).sum()) - warm,
-        far=int(far.sum()),
+        warmup=int((~kept).sum()),
         slow_share=float(spent[counted > SLOW_TIMES * median].sum() / spent.sum()),
         change=change,
+        is_in_pieces=len(segments) > 1 and longest < MIN_SEGMENT,
     )
-
-
-def is_far(seconds: Floats) -> NDArray[np.bool_]:
-    """Return which intervals differ from the median by a large factor."""
-    times = seconds / float(np.median(seconds))
-    return np.asarray((times > ISOLATED_TIMES) | (times < 1 / ISOLATED_TIMES))
 
 
 def warmup_end(seconds: Floats) -> int:

@@ -91,7 +91,8 @@ def _contrast(pairs: Sequence[Pair], metric: str, at_once: Mapping[int, str]) ->
     if n < MIN_PAIRS:
         why = f"{n} pairs of cells, fewer than {MIN_PAIRS}"
     elif is_speed:
-        why = _confounded(pairs)
+        doubts = (arm.doubt for pair in pairs for arm in pair)
+        why = next(filter(None, doubts), None) or _confounded(pairs)
     if why:
         return Contrast(mean=Mean(value=float(changes.mean())), unit="repeat", n=n, why=why)
     return Contrast(mean=one_sample(changes), unit="repeat", n=n, is_claim=True, remarks=PAIRS)

@@ -1,6 +1,7 @@
 """Truth that a hostile reviewer planted: a verdict is right, or it is withheld in a sentence."""
 
 import json
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -446,3 +447,125 @@ def test_local_times_at_the_end_of_summer_time_tell_no_time(
     )
     [row] = asked("cost", tmp_path / "a.jsonl")
     assert "minutes" not in row
+
+
+def test_attempts_too_short_to_show_their_warm_up_make_no_run_slower(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The first arm is preempted each 90 steps, and each attempt begins at half the speed."""
+    for number in range(3):
+        for arm, begun in (("a", tuple(range(0, 108, 9))), ("b", (0,)), ("c", (0, 99))):
+            own = seconds(108)
+            for row in begun:
+                own[row : row + 3] *= 2
+            run = Run(
+                seconds=own,
+                seed=number,
+                overrides=WORKERS if arm != "a" else (),
+                attempts=begun,
+                starts=(START + 5000.0 * (2 * number + (arm != "a")) + (arm == "c") * 1e5,),
+            )
+            write_run(tmp_path / arm / f"{arm}{number}", run)
+    found = verdicts(tmp_path / "a", tmp_path / "b")["speed"]
+    assert found["word"] == "undetermined"
+    assert "all attempts of a0 are too short to tell their warm-up" in found["verdict"]
+
+
+def test_a_doubt_about_the_rates_of_repeats_leaves_them_without_a_verdict(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The times of each program are without a unit."""
+    for number in range(3):
+        for arm, lr in (("a", 0.1), ("b", 0.2)):
+            folder = tmp_path / f"{arm}{number}"
+            start = START + 1000.0 * (2 * number + (arm == "b"))
+            write_program(folder, printed="1.3", lr=lr, seed=number, start=start)
+            per_step = {"a": 0.5, "b": 500.0}[arm] * (1 + 0.001 * RNG.standard_normal(200))
+            lines = [f"step {n} loss 0.5 step_time {one:.4f}\n" for n, one in enumerate(per_step)]
+            (folder / "attempts" / "001" / "output.log").write_text("".join(lines))
+    assert verdicts(tmp_path)["speed"]["word"] in ("undetermined", "not compared")
+
+
+def test_a_time_to_a_target_that_was_spent_in_a_queue_says_so(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    for number in range(4):
+        for arm, waited in (("a", 0.0), ("b", 3600.0)):
+            start = START + 20_000.0 * (2 * number + (arm == "b"))
+            run = Run(
+                seconds=seconds(200),
+                loss=falling(200) * np.exp(0.003 * RNG.standard_normal()),
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                attempts=(0, 20),
+                starts=(start, start + 80.0 + waited),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    _, found = asked("target", "--target", "loss<=.36", tmp_path)["groups"]
+    assert "as fast to the target as a0" in found["verdict"]
+    assert "of which time without training makes 0.0" in found["verdict"]
+
+
+def test_two_long_pauses_of_every_run_of_an_arm_count(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """At two ends of epochs, for twenty records each, which the log does not declare."""
+    for number in range(3):
+        for arm in "ab":
+            own = seconds(300)
+            if arm == "b":
+                own[RNG.choice(np.arange(50, 300), 2, replace=False)] += 20
+            run = Run(
+                seconds=own,
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                starts=(START + 3000.0 * (2 * number + (arm == "b")),),
+            )
+            write_run(tmp_path / f"{arm}{number}", run)
+    found = verdicts(tmp_path)["speed"]
+    assert found["ratio"] == pytest.approx(1 / (1 + 40 / 300), rel=0.01)
+    assert found["word"] == "slower"
+
+
+def test_a_target_that_was_neared_on_another_machine_supports_no_claim(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """The first 60 records of the second arm ran on a GPU three times as fast."""
+    for number in range(4):
+        for arm in "ab":
+            own = seconds(200)
+            own[:60] /= 3 if arm == "b" else 1
+            run = Run(
+                seconds=own,
+                loss=falling(200) * np.exp(0.003 * RNG.standard_normal()),
+                seed=number,
+                overrides=WORKERS if arm == "b" else (),
+                attempts=(0, 60),
+                starts=(START + 3000.0 * (2 * number + (arm == "b")),),
+            )
+            folder = write_run(tmp_path / f"{arm}{number}", run)
+            if arm == "b":
+                manifest = json.loads((folder / "manifest.json").read_text())
+                manifest["attempts"][0]["placement"][0]["gpu"] = "NVIDIA H100"
+                (folder / "manifest.json").write_text(json.dumps(manifest))
+    _, found = asked("target", "--target", "loss<=.36", tmp_path)["groups"]
+    assert found["word"] == "different"
+    assert "attempts of b0 differ in gpu" in found["verdict"]
+    paths = (tmp_path / "a0", tmp_path / "b0")
+    [loss] = asked("loss", "--by", "train_s", *paths)["pairs"]
+    assert "attempts of b0 differ in gpu" in loss["verdict"]
+
+
+def test_a_loss_that_is_mostly_not_finite_is_not_compared(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    for name in "ab":
+        lines = [
+            {"step": n, "time": START + n, "loss": float(loss)}
+            for n, loss in enumerate(falling(300), 1)
+        ]
+        for line in lines[200:] if name == "b" else ():
+            line["loss"] = line["loss"] if line["step"] % 3 == 0 else math.nan
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
+    assert found["why"] == "the loss of b.jsonl is mostly not finite from step 202 on"

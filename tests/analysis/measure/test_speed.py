@@ -113,20 +113,6 @@ def test_a_run_that_slows_down_for_good_is_compared_by_what_it_did_and_says_so()
     assert "slower from step" in found["verdict"]
 
 
-def test_pauses_are_set_aside_in_both_runs_or_in_neither():
-    """Two rare pauses in one run are not another recipe than five in the other."""
-    rng = np.random.default_rng(4)
-    logs = []
-    for pauses in (2, 5):
-        seconds = 0.1 * (1 + 0.01 * rng.standard_normal(300))
-        seconds[rng.choice(np.arange(50, 300), pauses, replace=False)] *= 10
-        logs.append(log_of({"elapsed_s": seconds.cumsum()}))
-    assert measure_rate(logs[0], clock="wall").summary.isolated == 2
-    found = compared(*logs, "wall")
-    assert found["word"] == "undetermined"
-    assert found["ratio"] == pytest.approx(1.06 / 1.15, rel=0.02)
-
-
 @pytest.mark.parametrize(
     ("estimate", "text"),
     [
