@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.differences import causes, differences
 from analysis.measure.loss import sense_of
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import time_breakdown
+from analysis.one_training import why_one_training
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
@@ -24,6 +26,8 @@ SMOOTHING = 5
 LONGEST_SPAN = 0.25
 # A log that begins after more intervals than this lacks its head.
 LATEST_HEAD = 2
+# Keys in which runs to one critical batch may differ within a batch.
+FREE = ("seed", "train.steps")
 MLPERF = "MLPerf"
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
@@ -231,9 +235,10 @@ def _start_time(log: RunLog) -> float | None:
     return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))
 
 
-def times_to_target(
-    logs: Sequence[RunLog], target: Target
-) -> tuple[list[tuple[RunLog, TimeToTarget | None]], list[str]]:
+Reached = tuple[RunLog, TimeToTarget | None]
+
+
+def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reached], list[str]]:
     """Return each run with its way to the target, None if it never got there, and remarks.
 
     The remarks name runs that are left out. Raise `Unreadable` for losses of other terms, and
@@ -246,7 +251,7 @@ def times_to_target(
                 "example FID, or validation_loss"
             )
     span = smoothing_span(logs)
-    found: list[tuple[RunLog, TimeToTarget | None]] = []
+    found: list[Reached] = []
     remarks = []
     for log in logs:
         try:
@@ -269,6 +274,8 @@ def samples_to_target(
     goal = _parse_or_find_target(target, logs)
     times, remarks = times_to_target(logs, goal)
     remarks += [] if goal.name != target else [f"the target is {goal}"]
+    times, copies = _without_copies(times)
+    remarks += copies
     found: dict[int, list[float]] = defaultdict(list)
     blur: dict[int, float] = defaultdict(float)
     for log, reached in times:
@@ -286,6 +293,27 @@ def samples_to_target(
             found[log.global_batch].append(reached.images)
             blur[log.global_batch] = max(blur[log.global_batch], reached.blur)
     return {batch: np.array(images) for batch, images in sorted(found.items())}, blur, remarks
+
+
+def _without_copies(times: Sequence[Reached]) -> tuple[list[Reached], list[str]]:
+    """Return runs without copies of others, and remarks; refuse unlike runs of one batch."""
+    kept: list[Reached] = []
+    remarks = []
+    for log, reached in times:
+        alike = [one for one, _ in kept if one.global_batch == log.global_batch]
+        for one in alike:
+            unlike = causes(differences(one, log), of="loss")
+            if names := [item.name for item in unlike if item.name not in FREE]:
+                raise Unreadable(
+                    f"{one.name} and {log.name} have one batch and differ in {', '.join(names)}: "
+                    "take runs whose loss only the batch and the seed affect"
+                )
+        same = ((one, why_one_training(one, log)) for one in alike)
+        if found := next(((one, why) for one, why in same if why), None):
+            remarks.append(f"left out: {log.name} is {found[1]} of {found[0].name}")
+        else:
+            kept.append((log, reached))
+    return kept, remarks
 
 
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:

@@ -13,7 +13,6 @@ ALIASES = {
         "timestep", "num steps", "iteration", "iter", "steps", "batches", "iterations", "iters",
         "it", "update", "updates", "num updates", "step num", "iter num", "batch num", "step id",
         "batch id", "batch idx", "frame", "frames", "episode", "episodes", "num episodes", "game",
-        "i",
     ),
     "epoch": ("epoch", "epochs", "epoch num", "ep"),
     "loss": ("loss",),
@@ -103,6 +102,8 @@ _NO_LOSS = frozenset(
      "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum", "worst",
      "highest", "maximum", "trend"]
 )  # fmt: skip
+# `trainloss`, `LossPi`.
+_LOSS = re.compile(r".*loss|loss[a-z]{1,2}")
 _CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
@@ -225,4 +226,4 @@ def is_loss(name: str) -> bool:
     if not _NO_LOSS.isdisjoint(words):
         return False
     is_entropy = "cross entropy" in " ".join(words)
-    return is_entropy or any(word.endswith("loss") or word in _CRITERIA for word in words)
+    return is_entropy or any(map(_LOSS.fullmatch, words)) or not _CRITERIA.isdisjoint(words)

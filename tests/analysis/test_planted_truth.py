@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -569,3 +570,35 @@ def test_a_loss_that_is_mostly_not_finite_is_not_compared(
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
     [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
     assert found["why"] == "the loss of b.jsonl is mostly not finite from step 202 on"
+
+
+def test_runs_of_one_batch_that_differ_are_no_repeats_of_a_critical_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(name: str, batch: int, *overrides: str) -> None:
+        images = 10.0 * batch * np.arange(1, 200)
+        loss = np.asarray(0.5 * (1e5 * (1 + batch / 256) / images) ** 0.3, dtype=np.float64)
+        run = Run(seconds=seconds(199), loss=loss, batch=batch, overrides=overrides)
+        write_run(tmp_path / name, run)
+
+    for batch in (256, 512, 1024):
+        write(f"{batch}", batch)
+        shutil.copytree(tmp_path / f"{batch}", tmp_path / f"{batch}-copy")
+    command = ["target", "--critical-batch", str(tmp_path), "--target", "loss<=.5"]
+    main(command)
+    assert "left out: 256-copy is a copy, or another rank, of 256" in capsys.readouterr().err
+    write("256-lr", 256, "optimizer.lr=0.0002")
+    assert main(command) == 2
+    assert "have one batch and differ in optimizer.lr" in capsys.readouterr().err
+
+
+def test_a_table_of_many_verdicts_says_how_many_sentences_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        start = START + 1000.0 * number
+        write_run(tmp_path / f"{number:02d}", Run(seconds=seconds(), seed=number, starts=(start,)))
+    main(["speed", str(tmp_path)])
+    assert "3 more sentences (--all shows them)" in capsys.readouterr().out
+    main(["speed", str(tmp_path), "--all"])
+    assert "more sentences" not in capsys.readouterr().out

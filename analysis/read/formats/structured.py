@@ -154,9 +154,16 @@ def log_of_cells(
     rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
+    for foreign, (_, values) in list(cells.found.items()):
+        if meaning(foreign)[0] == "step" and np.mean(np.mod(values, 1) > 0) > 0.5:
+            # Seconds of a step, for one.
+            cells.found[f"{foreign} value"] = cells.found.pop(foreign)
+    if cells.names().keys().isdisjoint(AXES) and "i" in cells.found:
+        cells.found["step"] = cells.found.pop("i")
     columns, names = cells.columns(len(lines)), cells.names()
     if names.keys().isdisjoint(AXES):
-        if len(lines) < FEWEST_WITHOUT_STEP or not any(map(is_loss, names)):
+        losses = [name for name in names if is_loss(name) and not is_evaluation(name)]
+        if len(lines) < FEWEST_WITHOUT_STEP or not losses:
             return []
         columns["step"] = np.arange(1.0, len(lines) + 1)
     if "time" not in columns and median(columns.get("duration_s")) >= EPOCH_TIMES:
@@ -312,7 +319,7 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
-    return any(meaning(name)[0] in AXES for name in names)
+    return any(meaning(name)[0] in AXES or name == "i" for name in names)
 
 
 def _names_loss(cells: Sequence[str]) -> bool:

@@ -61,22 +61,25 @@ class Candidate:
         return BAR_STEP in self.kind.fields
 
 
-def candidates_of(kinds: Sequence[Kind]) -> list[Candidate]:
-    """Return a candidate for every way to read each kind, with what stands beside it."""
+def candidates_of(kinds: Sequence[Kind], *, is_alone: bool = False) -> list[Candidate]:
+    """Return a candidate for every way to read each kind, with what stands beside it.
+
+    A loss of any name is the loss of lines that stand alone.
+    """
     every = []
     details = [kind for kind in kinds if _SUMMARY not in kind.fields]
     has_loss = any(is_loss(one.name) for kind in details for one in kind.fields.values())
     for kind in details if has_loss else kinds:
         dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
         steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
-        every += [_candidate(kind, dialect, step) for step in steps]
+        every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
     return [replace(one, sides=_sides(one, every)) if one.has_axis else one for one in every]
 
 
 def _candidate(
     kind: Kind, dialect: Dialect | None, step: str | None, *, is_alone: bool = False
 ) -> Candidate:
-    """Return a kind read with a step; a loss of any name is the loss if the line stands alone."""
+    """Return a kind read with a step."""
     meanings = {key: meaning_of(one, dialect) for key, one in kind.fields.items()}
     names = {column for column, _ in meanings.values()}
     has_axis = step is not None or bool(names & {"epoch", "images"})
@@ -185,6 +188,29 @@ def _follows(one: Candidate, main: Candidate) -> bool:
     return bool(len(np.unique(at)) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
 
 
+def has_fractions(one: Candidate) -> bool:
+    """Whether a candidate has losses that are no whole numbers, as that of `crf_loss/bias:0` is."""
+    losses = one.rows["loss"]
+    return bool(np.mod(losses[np.isfinite(losses)], 1).any())
+
+
+def _only_loss(beside: Sequence[Candidate], *, is_of_part: bool = False) -> list[Candidate]:
+    """Return the candidate of a loss in lines that name no count, with a doubt, if there is one."""
+    alone = [_candidate(one.kind, None, None, is_alone=True) for one in beside]
+    losses = [one for one in alone if has_fractions(one) and one.kind.count > 1]
+    if not losses:
+        return []
+    shown = losses[0]
+    doubts = [shown.uncertain["loss"]] if "loss" in shown.uncertain else []
+    if losses[1:]:
+        names = ", ".join(one.loss_name for one in losses[:4])
+        doubts = [f"two readings: {names}; none is called the whole, {shown.loss_name!r} is shown"]
+    if is_of_part:
+        doubts.append("each record has several, and the last may be that of a part")
+    uncertain = shown.uncertain | ({"loss": "; ".join(doubts)} if doubts else {})
+    return [replace(shown, uncertain=uncertain)]
+
+
 def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
     """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
     found: list[Candidate] = []
@@ -204,11 +230,6 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):
-        alone = [_candidate(one.kind, None, None, is_alone=True) for one in found]
-        others = [one for one in alone if one.has_loss and one.kind.count > 1]
-        if others[1:]:
-            shown, names = others[0], ", ".join(one.loss_name for one in others[:4])
-            doubt = f"two readings: {names}; none is called the whole, {shown.loss_name!r} is shown"
-            others = [replace(shown, uncertain={**shown.uncertain, "loss": doubt})]
-        found = [*others, *found]
+        inside = [one for one in every if not one.has_axis and one.kind.count > main.kind.count]
+        found = [*(_only_loss(found) or _only_loss(inside, is_of_part=True)), *found]
     return tuple(found[:MOST_SIDES])

@@ -8,6 +8,7 @@ from analysis.read.text.values import STAMP
 from analysis.read.vocabulary import (
     EVALUATION,
     is_evaluation,
+    is_loss,
     key_of,
     meaning,
     takes_phase,
@@ -39,7 +40,9 @@ _VALUE = re.compile(
     rf"(?:[ \t]*/[ \t]*(?P<total>\d+)(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
-_ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - |\. |->|=>|[^\x20-\x7e]+")
+_ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - | / |\. |->|=>|[^\x20-\x7e]+")
+# `tensor(0.5, device='cuda:0')`, and what Python 2 prints: `('loss: ', 0.5)`.
+_WRAPPED = re.compile(r"(?:[:=]? ?['\"], ?\[?)?(?:(?:tensor|array|(?:np\.)?float(?:32|64))\(\[?)?$")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
 _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
@@ -50,9 +53,14 @@ _LINKS = re.compile(r"(?: (?:is|was|so far|of|equals|value|took|taken))+$")
 # `Loss at step 5: 0.3`: the name of a value stands before the count.
 _SUBJECT = re.compile(
     r"(?P<name>[A-Za-z][\w@/]*(?: [\w@/]+){0,4}) (?:at|for|after|in|on|of) (?:the )?"
-    r"[A-Za-z]+ ?[#:]? ?$"
+    r"(?P<count>[A-Za-z]+ ?[#:]? ?)?$"
 )
-_IS = re.compile(r"[)\]]? ?(?::|=|->|is|was) ?")
+_COUNTED = re.compile(r" ?(epoch|step|iteration|iter|batch|update)(?:s|es)? ?(?=[:=])")
+_IS = re.compile(
+    r"(?: ?(?:epoch|step|iteration|iter|batch|update)(?:s|es)?)?[)\]]? ?(?::|=|->|is|was) ?"
+)
+# darknet: `0.798039 avg loss, 0.002610 rate`.
+_BEHIND = re.compile(r" ([A-Za-z]+(?: [A-Za-z]+)?)(?=[,;|]|$)")
 _NOISE = frozenset(
     ["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in", "of", "with",
      "and", "has"]
@@ -67,7 +75,7 @@ _MODIFIERS = frozenset(
      "global", "overall", "step", "last"]
 )  # fmt: skip
 _QUALIFIER = re.compile(
-    rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/.])", re.IGNORECASE
+    rf"(?<![\w/.-])(?:(train|training)|{'|'.join(sorted(EVALUATION))})(?![\w/]|\.\w)", re.IGNORECASE
 )
 _CLOCK = r"(?:\d{1,5} days?, )?\d{1,6}:\d\d(?::\d\d)?"
 _RATE = r", *[.\d]+(?:s/ ?\w+|\w+/s)"
@@ -78,8 +86,13 @@ BAR = re.compile(
     r"(?P<step>\d{1,15})/(?P<of>\d{1,15}) "
     rf"\[(?P<clock>{_CLOCK})<[^,\]\n]{{0,30}}(?:{_RATE})?"
     rf"|(?<![\w./])(?P<count>\d{{1,15}}) ?[a-z]{{1,12}} \[(?P<passed>{_CLOCK}){_RATE}"
+    # That of Ultralytics: `100% ━━━━ 50/50 4.6it/s 10.8s`.
+    r"|\d{1,3}% [^\x00-\x7f ]{3,400} (?P<drawn>\d{1,15})/(?P<total>\d{1,15}) "
+    r"[.\d]+(?:it/s|s/it) (?P<took>(?:\d{1,2}:)?\d{1,2}:\d\d|\d{1,2}\.\ds)(?:<[:.\ds]{1,12})?"
 )
-_OF_BAR = {"count": "step", "passed": "clock"}
+_OF_BAR = {
+    "count": "step", "passed": "clock", "drawn": "step", "total": "of", "took": "clock",
+}  # fmt: skip
 NOT_TRAINING = re.compile(
     r"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     r"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
@@ -132,10 +145,10 @@ def fields_of(line: str) -> tuple[list[Field], str]:
     if bar := BAR.search(line):
         head = " ".join(re.sub(r"[\d\W]+", " ", line[: bar.start()]).split())
         if not NOT_TRAINING.search(line[: bar.start()]):
-            known = ("step", "of", "clock") if bar["step"] else ("count", "passed")
             found += [
                 Field(name="", form=f"bar {_OF_BAR.get(name, name)}", place=bar.span(name))
-                for name in known
+                for name, text in bar.groupdict().items()
+                if text
             ]
             head = f"bar {head}"
         line = _without(line, *bar.span())
@@ -170,6 +183,10 @@ def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
         [one for one in fields if begin <= one.place[0] < end and not one.form.startswith("bar")]
         for begin, end in cells
     ]
+    while len(cells) > len(names) and not re.search(r"\d", line[slice(*cells[-1])]):
+        # A unit behind the last number.
+        cells.pop()
+        in_cells.pop()
     is_bar = any(one.form == "bar step" for one in fields)
     if len(names) < FEWEST_COLUMNS or not (len(cells) == len(names) or is_bar):
         return fields
@@ -206,9 +223,16 @@ def _values(line: str) -> tuple[list[Field], str]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
         name, unit, start, whose = _named(gap)
-        if subject and not name and _IS.fullmatch(gap):
+        if not name and (behind := _BEHIND.match(line, match.end())):
+            is_known = is_loss(behind[1]) or meaning(behind[1])[0] == "images"
+            name = behind[1] if is_known else ""
+        if subject and _IS.fullmatch(gap):
             name, start = subject, 0
         about = _SUBJECT.search(gap)
+        counted = _COUNTED.match(line, match.end())
+        if about and not about["count"]:
+            # `Loss after 5 epochs: 0.3`.
+            name, about = (counted[1], about) if counted else (name, None)
         subject = about["name"] if about else ""
         is_first = not any(one.form != "stamp" for one in found)
         head = whose if is_first else head
@@ -257,7 +281,7 @@ def _named(gap: str) -> tuple[str, str, int, str]:
 
     The last are the words before the name of whose value it is: `EMA` of `EMA step`.
     """
-    head = gap.rstrip(_SIGNS)
+    head = _WRAPPED.sub("", gap).rstrip(_SIGNS)
     unit = ""
     if match := _UNIT_IN_NAME.fullmatch(head[-80:]):
         head, unit = head[: -len(match[2]) - 2].rstrip(), match[2]

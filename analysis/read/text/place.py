@@ -154,7 +154,8 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
         place = np.searchsorted(rows["place"], other["place"]) - 1
-        if len(np.unique(place)) < LEAST_APART * len(place) and not side.has_evaluation:
+        is_apart = len(np.unique(place)) < LEAST_APART * len(place)
+        if "bar_s" in rows and is_apart and not side.has_evaluation:
             # Written apart from the bars, as the two streams of a program are.
             steps = _steps_apart(rows, other)
             if steps is None:

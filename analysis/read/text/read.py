@@ -10,14 +10,14 @@ import numpy as np
 from analysis.read.assemble import Placed, assemble
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
-from analysis.read.text.candidates import Candidate, candidates_of
+from analysis.read.text.candidates import Candidate, candidates_of, has_fractions
 from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.text.teach import unread_text
-from analysis.read.vocabulary import meaning
+from analysis.read.vocabulary import is_loss, meaning
 
 FEWEST_WITHOUT_STEP = 5
 # Losses of two kinds of lines that differ by less are one.
@@ -88,8 +88,9 @@ def _is_config(one: Candidate, placed: Placed) -> bool:
 def _without_count(text: Text) -> list[Judged]:
     """Return lines that name a loss and no step: each is a unit, and its loss is doubtful."""
     found = []
-    for one in candidates_of(text.kinds):
-        if one.has_loss and not one.has_axis and one.kind.count >= FEWEST_WITHOUT_STEP:
+    for one in candidates_of(text.kinds, is_alone=True):
+        is_enough = one.kind.count >= FEWEST_WITHOUT_STEP and has_fractions(one)
+        if is_enough and is_loss(one.loss_name) and not one.has_axis:
             rows = one.rows.replace(step=np.arange(1.0, len(one.rows) + 1))
             why = "may be that of anything: its lines name neither a step nor an epoch"
             placed = Placed(rows=rows, axis="unit", uncertain={"loss": why})
@@ -121,9 +122,11 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
         other = one.candidate
         if other.kind is best.candidate.kind or len(one.placed.rows) < 2:
             continue
-        if other.is_bar and one.placed.axis == best.placed.axis and one.last > best.last:
+        goes_on = one.placed.axis == best.placed.axis and one.last > best.last
+        if goes_on and (other.is_bar or not best.candidate.has_loss):
+            what = "bars" if other.is_bar else "lines of another kind"
             return [
-                f"bars go on to {one.placed.axis} {one.last:,}: the last loss may be later than "
+                f"{what} go on to {one.placed.axis} {one.last:,}: the last loss may be later than "
                 "the one shown"
             ]
         beside = [side.kind for side in best.candidate.sides if not side.has_step]

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 
@@ -121,3 +123,70 @@ def test_zeros_between_letters_are_left_out(tmp_path):
     )  # fmt: skip
     [log] = read_logs([str(tmp_path / "x")])
     assert (len(log), log.step[-1]) == (29, 29)
+
+
+def test_lines_that_differ_in_a_unit_are_one_kind(tmp_path):
+    times = [500 + 7 * n % 13 for n in range(1, 46)]
+    lines = [
+        f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms}ms | ETA: 29.5m" if n % 3
+        else f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms / 1000}s | ETA: 1.5h"
+        for n, ms in enumerate(times, start=1)
+    ]  # fmt: skip
+    log = log_of(tmp_path / "x", lines)
+    assert (len(log), log.last("loss")) == (45, 0.2)
+    assert log.column("step_s").tolist() == pytest.approx([ms / 1000 for ms in times])
+
+
+def test_values_are_found_in_what_python_prints(tmp_path):
+    lines = [f"Step: {n} char-loss:  tensor({9 / n:.4f}, device='cuda:0')" for n in range(1, 21)]
+    assert log_of(tmp_path / "x", lines).last("loss") == 0.45
+    lines = [f"('epoch: ', {n}, '\\t train loss', array({9 / n:.4f}))" for n in range(1, 21)]
+    assert log_of(tmp_path / "x", lines).last("loss") == 0.45
+    lines = [f"Loss after {n} epochs: {9 / n:.4f}" for n in range(1, 21)]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 20, 0.45)
+
+
+def test_darknet_prints_names_behind_values(tmp_path):
+    lines = [
+        f" {n}: {9 / n:.6f}, {8 / n:.6f} avg loss, 0.001 rate, 0.5 seconds, {64 * n} images"
+        for n in range(1, 21)
+    ]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.last("loss"), log.last("images")) == (0.4, 1280)
+
+
+def test_bars_of_ultralytics_are_bars(tmp_path):
+    lines = ["    Epoch   GPU_mem  box_loss   cls_loss   Size"]
+    for e in range(1, 4):
+        lines += [
+            f"    {e}/500   2.0G    {9 / (e * n):.3f}    {8 / (e * n):.3f}    640: "
+            f"{10 * n}% {'━' * n} {n}/10 5.3it/s {2 * n}.0s<0.2s"
+            for n in range(1, 11)
+        ]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("epoch"), log.last("loss")) == (30, 3, 0.3)
+
+
+def test_losses_inside_an_epoch_are_parts_of_it(tmp_path):
+    lines = []
+    for e in range(1, 6):
+        lines += [f"==> Epoch {e}/5", *(f"train_loss tensor({9 / (e + n):.4f})" for n in range(4))]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 5, 1.125)
+    assert "each time with another loss" in log.uncertain["loss"]
+
+
+def test_lines_of_another_kind_may_go_on(tmp_path):
+    first, second = (range(100), range(100, 150))
+    lines = [f"TIMESTEP {n} / STATE observe | ACTION {n % 2}" for n in first]
+    lines += [f"TIMESTEP {n} / STATE explore, Q {n % 3}" for n in second]
+    log = log_of(tmp_path / "x", lines)
+    assert log.step[-1] == 149 or any("go on to step 149" in remark for remark in log.remarks)
+
+
+def test_a_column_of_fractions_is_no_step(tmp_path):
+    rows = [f"{0.01 + n % 3 / 1000},{9 / n}" for n in range(1, 21)]
+    (tmp_path / "x.csv").write_text("train_step,train_loss\n" + "\n".join(rows))
+    [log] = read_logs([str(tmp_path / "x.csv")])
+    assert (log.axis, len(log), log.last("loss")) == ("unit", 20, 0.45)
