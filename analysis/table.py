@@ -12,7 +12,7 @@ from configs.terminal import printable
 # Shares that people read as percent, and names that they know better.
 _PERCENT = ("mfu", "useful", "energy_share")
 _LABELS = {"mfu": "MFU"}
-# Sentences below a table; --json has all.
+# Sentences below a table without --all.
 MOST_LINES = 8
 
 
@@ -34,8 +34,11 @@ def put(
     else:
         shown = [for_people(row) for row in rows]
         print(text_table(shown, drop=drop, whole=args.all))
-        if lines := [*verdict_lines(rows), *verdict_lines(rows, prefix="loss_")][:MOST_LINES]:
-            print("\n" + "\n".join(lines))
+        if lines := [*verdict_lines(rows), *verdict_lines(rows, prefix="loss_")]:
+            shown_lines = lines if args.all else lines[:MOST_LINES]
+            left = len(lines) - len(shown_lines)
+            more = [f"{left} more sentences (--all shows them)"] if left else []
+            print("\n" + "\n".join([*shown_lines, *more]))
 
 
 def put_more(rows: Sequence[Row], args: argparse.Namespace, *, title: str) -> None:
@@ -53,7 +56,7 @@ def remark(lines: Iterable[str]) -> None:
         name, _, text = line.partition(": ")
         alike.setdefault(text or line, []).append(name)
     for text, names in alike.items():
-        others = f" (+{len(names) - 1} alike)" if names[1:] else ""
+        others = f" and {len(names) - 1} more" if names[1:] else ""
         print(printable(text if text in names else f"{names[0]}{others}: {text}"), file=sys.stderr)
 
 

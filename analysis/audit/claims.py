@@ -1,6 +1,7 @@
 """Claims about runs, recomputed: they agree, disagree, or cannot be decided."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,14 @@ from typing import Any
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.loss import Compared, final_loss, loss_contrast, why_doubtful
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rates
-from analysis.measure.speed import Arm, speed_contrast
+from analysis.measure.speed import SPEED, Arm, attribution, speed_contrast
+from analysis.observations import attributed
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
+from analysis.stats.contrast import Contrast, Quantity
 from analysis.stats.intervals import Estimate, estimate_fields
+from analysis.stats.judge import HOLDS_ONE
+from analysis.stats.judge import judge as verdicts_of
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml
@@ -98,61 +103,75 @@ def _claim(item: Any, path: Path, number: int) -> Claim:
 
 def judge(claim: Claim) -> dict[str, Any]:
     """Return a claim beside its recomputed value; `why` names what is missing or wrong."""
+    found: Estimate | None = None
     try:
-        found, why = _recompute(claim)
+        found, why, doubt = _recompute(claim)
     except Unreadable as error:
-        found, why = None, str(error)
-    if found is not None and not found.is_determined:
-        why = f"{why}; too few intervals of records for an interval of the value"
-    elif found is not None and _is_wide(found):
-        why = f"{why}; the interval reaches further than a quarter of the value"
+        why, doubt = str(error), None
+    doubt = doubt or _why_unknown(found)
+    verdict = "undecidable" if doubt else _agreement(claim, found)
     return {
         "text": claim.text,
         "claimed": claim.value,
         **estimate_fields("recomputed", found),
-        "verdict": compare(found, value=claim.value, half=claim.half),
-        "why": why,
+        "verdict": verdict,
+        "why": "; ".join(filter(None, [why, doubt])),
     }
 
 
-def compare(found: Estimate | None, *, value: float, half: float) -> str:
-    """Return whether a rounded number lies in an interval; without a narrow one: undecidable."""
-    if found is None or found.low is None or found.high is None or _is_wide(found):
+def _why_unknown(found: Estimate | None) -> str | None:
+    """Return why an interval would confirm the opposite of a claim, too; None if it is narrow."""
+    if found is None:
+        return None
+    if found.low is None or found.high is None:
+        return "too few intervals of records for an interval of the value"
+    if min(found.low / found.value, found.value / found.high) < 1 - WIDEST:
+        return "the interval reaches further than a quarter of the value"
+    return None
+
+
+def _agreement(claim: Claim, found: Estimate | None) -> str:
+    """Return whether a rounded number lies in an interval."""
+    if found is None or found.low is None or found.high is None:
         return "undecidable"
-    slack = half * (1 + 1e-9)
-    return "agrees" if found.low - slack <= value <= found.high + slack else "disagrees"
+    slack = claim.half * (1 + 1e-9)
+    is_inside = found.low - slack <= claim.value <= found.high + slack
+    return "agrees" if is_inside else "disagrees"
 
 
-def _is_wide(found: Estimate) -> bool:
-    """Whether an interval is too wide to confirm a claim: it would also confirm the opposite."""
-    low, high = found.low or 0.0, found.high or 0.0
-    return min(low / found.value, found.value / high) < 1 - WIDEST
-
-
-def _recompute(claim: Claim) -> tuple[Estimate | None, str]:
-    """Return the value of a claim by its runs, and what it is of."""
+def _recompute(claim: Claim) -> tuple[Estimate | None, str, str | None]:
+    """Return the value of a claim by its runs, what it is of, and why it decides nothing."""
     logs = [_one(run) for run in claim.runs]
     if claim.quantity == "loss":
         if doubt := why_doubtful(logs[0]):
-            return None, doubt
+            return None, doubt, None
         if (mean := final_loss(logs[0])) is None:
-            return None, "no loss is recorded"
-        return mean.estimate(), "mean over the last tenth of the run"
+            return None, "no loss is recorded", None
+        return mean.estimate(), "mean over the last tenth of the run", None
     if claim.quantity == "loss_ratio":
         found = loss_contrast(logs[:1], logs[1:], Compared())
-        why = found.why or "the mean losses over the last tenth of the common steps"
-        return found.mean.ratio() if found.mean else None, why
+        of = "the mean losses over the last tenth of the common steps"
+        return _ratio(found, Compared().quantity, [of, attributed(logs[:1], logs[1:], of="loss")])
     runs = measure_rates(logs, clock=claim.clock)
     clock = f"{runs[0].clock} clock"
     if claim.quantity == "speedup":
-        found = speed_contrast(*(Arm(runs=(run,)) for run in runs))
-        if found.is_refused:
-            return None, f"not compared: {found.why}"
-        known = "known" if all(log.config is not None for log in logs) else "unknown"
-        return found.mean.ratio() if found.mean else None, f"{clock}, configs {known}"
+        arms = [Arm(runs=(run,)) for run in runs]
+        return _ratio(speed_contrast(*arms), SPEED, [clock, attribution(*arms)])
     if (value := _of_one(claim.quantity, runs[0])) is None:
-        return None, f"{clock}: no {claim.quantity.replace('_per_', '/')} is recorded"
-    return value, clock
+        return None, f"{clock}: no {claim.quantity.replace('_per_', '/')} is recorded", None
+    return value, clock, None
+
+
+def _ratio(
+    found: Contrast, quantity: Quantity, basis: Sequence[str]
+) -> tuple[Estimate | None, str, str | None]:
+    """Return a ratio of two runs, its basis, and why its verdict is withheld if it is not 1."""
+    [judged] = verdicts_of([(found, quantity)])
+    if judged.word == "not compared" or judged.ratio is None:
+        return None, f"{judged.word}: {judged.why}", None
+    is_withheld = judged.word == "undetermined" and judged.why != HOLDS_ONE
+    why = "; ".join(dict.fromkeys([*basis, *found.remarks]))
+    return judged.ratio, why, judged.why if is_withheld else None
 
 
 def _of_one(quantity: str, run: MeasuredRate) -> Estimate | None:

@@ -10,6 +10,7 @@ EXAMPLE = "ditbench cost logs"
 
 # Samplers begin and end with the ranks, some seconds after and before the job.
 LEAST_SHARE = 0.95
+NOT_RECORDED = "no GPU, or no start and end of an attempt, is recorded"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -17,9 +18,11 @@ def run(args: argparse.Namespace) -> int:
     logs = read_logs(args.paths)
     rows = [cost_row(log) for log in logs]
     put(rows, args)
-    if unknown := [row["run"] for row in rows if row["gpu_hours"] is None]:
-        of = unknown[0] if len(unknown) == 1 else f"{unknown[0]} and {len(unknown) - 1} more"
-        remark([f"{of}: GPU-hours unknown: no GPU, or no start and end, is recorded"])
+    remark(
+        f"{log.name}: GPU-hours unknown: {log.uncertain.get('time', NOT_RECORDED)}"
+        for log, row in zip(logs, rows, strict=True)
+        if row["gpu_hours"] is None
+    )
     remark(
         f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"
         for row in rows

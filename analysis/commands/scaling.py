@@ -2,36 +2,48 @@
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
+from analysis.measure.differences import causes, differences
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrast
 from analysis.measure.speed_table import rate_fields
 from analysis.observations import ran_at_once
 from analysis.read.find import read_logs
 from analysis.read.machine import ranks
+from analysis.stats.contrast import refused
 from analysis.study.cells import factors_of, started_runs
-from analysis.table import put
+from analysis.table import put, remark
 from analysis.verdict import Comparison, verdicts
 
 EXAMPLE = "ditbench cells logs/study-1120 --scaling"
+# What follows from the number of ranks.
+BATCH = "train.global_batch"
+OF_RANKS = frozenset(["ranks", "nodes", "threads of all ranks"])
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a row per number of ranks of cells that differ in nothing else; return 1 for none."""
-    families: dict[tuple[str, ...], list[Arm]] = {}
+    """Print a row per number of ranks of cells that differ in nothing else; return 1 for none.
+
+    What varies in step with the ranks divides no cells, so that it can be named.
+    """
     arms = group_arms(measure_rates(started_runs(read_logs(args.paths))))
+    families: dict[tuple[str, ...], list[Arm]] = {}
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
-    place = next((n for n, names in enumerate(factors) if "ranks" in names.split(" + ")), None)
+    kept = [n for n, names in enumerate(factors) if OF_RANKS.isdisjoint(names.split(" + "))]
     for arm, own in zip(arms, levels, strict=True):
-        if place is not None and ranks(arm.runs[0].log.facts):
-            families.setdefault(own[:place] + own[place + 1 :], []).append(arm)
+        if _ranks(arm) and arm.runs[0].log.config is not None:
+            families.setdefault(tuple(own[n] for n in kept), []).append(arm)
     ordered = [sorted(family, key=_ranks) for family in families.values()]
-    pairs = [(family[0], arm) for family in ordered for arm in family]
+    scaled = [family for family in ordered if _ranks(family[0]) < _ranks(family[-1])]
+    alone = [arm.name for family in ordered if family not in scaled for arm in family]
+    pairs = [(family[0], arm) for family in scaled for arm in family]
     at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
     judged = verdicts([_comparison(*pair, at_once) for pair in pairs])
     rows = [_row(base, arm, found) for (base, arm), found in zip(pairs, judged, strict=True)]
     put(rows, args, drop=("mfu", "images_per_s"))
+    remark(f"{name}: left out: no other number of ranks with the same settings" for name in alone)
     return 0 if rows else 1
 
 
@@ -42,7 +54,14 @@ def _ranks(arm: Arm) -> int:
 def _comparison(base: Arm, arm: Arm, at_once: Mapping[int, str]) -> Comparison | None:
     if arm is base:
         return None
-    contrast = speed_contrast(base, arm, at_once=at_once)
+    found = causes(differences(base.runs[0].log, arm.runs[0].log), of="clock")
+    others = [item for item in found if item.name not in OF_RANKS | {"seed"}]
+    unlike = ", ".join(str(item) for item in others if item.name != BATCH)
+    if unlike:
+        contrast = refused(f"more than the ranks differs ({unlike})")
+    else:
+        contrast = speed_contrast(base, arm, at_once=at_once)
+        contrast = replace(contrast, remarks=(*contrast.remarks, *map(str, others)))
     return Comparison(base=base.name, arm=arm.name, quantity=SPEED, contrast=contrast)
 
 

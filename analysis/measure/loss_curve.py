@@ -78,7 +78,8 @@ def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
     kept = ~np.isnan(x) & ~np.isnan(loss)
     if not kept.any():
         missing = "loss" if np.isnan(loss).all() else f"{by} beside its loss"
-        raise Unreadable(f"{log.path}: records no {missing}")
+        why = log.uncertain.get("time") if by == "wall" else None
+        raise Unreadable(f"{log.path}: {why or f'records no {missing}'}")
     order = np.flatnonzero(kept)
     order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
     return LossCurve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
@@ -171,6 +172,8 @@ def axis_values(log: RunLog, by: str) -> Floats:
     """Return the values [n] of one of `AXES` at the rows of a log, NaN if they are unknown."""
     if by == "step":
         return log.step.astype(float)
+    if by == "wall" and "time" in log.uncertain:
+        return np.full(len(log), np.nan)
     if by == "wall":
         begun = [event["time"] for event in starts(log.events)]
         return log.column("time") - (min(begun) if begun else np.nan)

@@ -39,15 +39,15 @@ TO_TARGET = Quantity(name="speed to the target", better="higher", margin=0.02)
 class TargetGroup:
     """Repeats of one run, or MLPerf's results of one `size`; `missed` failed the target.
 
-    `size` is the number of devices and the global batch, 0 if unknown. `slowed` says with which
-    other run one of them shared a node at the same time.
+    `size` is the number of devices and the global batch, 0 if unknown. `untimed` says why their
+    times are not compared.
     """
 
     name: str
     size: tuple[int, int]
     reached: tuple[TimeToTarget, ...]
     missed: tuple[str, ...]
-    slowed: str | None
+    untimed: str | None
 
     def values(self, name: str) -> Floats:
         """Return an attribute of every run that reached the target."""
@@ -62,14 +62,17 @@ class TargetGroup:
 
 def group_times(times: Sequence[tuple[RunLog, TimeToTarget | None]]) -> list[TargetGroup]:
     """Group runs by their recipe, in the order of devices and global batch."""
-    at_once = ran_at_once([log for log, _ in times])
+    logs = [log for log, _ in times]
+    doubts = ((log, log.uncertain.get("time")) for log in logs)
+    untimed = {id(log): f"{log.name}: {doubt}" for log, doubt in doubts if doubt}
+    untimed |= ran_at_once(logs)
     return [
         TargetGroup(
             name=members[0][0].name,
             size=_size(members[0][0]),
             reached=tuple(one for _, one in members if one),
             missed=tuple(log.name for log, one in members if one is None),
-            slowed=next((at_once[id(log)] for log, _ in members if id(log) in at_once), None),
+            untimed=next((untimed[id(log)] for log, _ in members if id(log) in untimed), None),
         )
         for members in group_alike(
             sorted(times, key=lambda one: _size(one[0])), lambda one: _group(one[0])
@@ -153,7 +156,7 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
         return Contrast(mean=None, why="a run missed the target")
     if not all(run.is_bounded for run in (*base.reached, *group.reached)):
         return Contrast(mean=None, why="a run met the target at its first value")
-    if name != "images" and (why := base.slowed or group.slowed):
+    if name != "images" and (why := base.untimed or group.untimed):
         return refused(why)
     for side in (base, group):
         for a, b in combinations(side.reached, 2):

@@ -6,15 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from analysis.read.machine import ranks
-from analysis.read.run_log import RunLog, kept_with_log
+from analysis.read.machine import gpu, ranks
+from analysis.read.run_log import CLOCKED, RunLog, kept_with_log
 from runs.records import ends, starts, submissions
 
-# Cumulative clocks of the records.
-CLOCKED = (
-    "setup_s", "load_s", "quantise_s", "cache_s", "train_s", "data_s", "save_s", "sample_s",
-    "eval_s", "profile_s",
-)  # fmt: skip
+# Rows that were written out of order fall by less.
+MOST_FALL_S = 60.0
 PARTS = (
     "queue", "setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval",
     "profile", "lost", "between", "other",
@@ -25,17 +22,17 @@ PARTS = (
 class TimeBreakdown:
     """Seconds by purpose; `began` (since 1970) and `wall_s` exclude the queue.
 
-    `device_s` are the seconds of each attempt times its ranks, None if these are not known. `setup`
-    includes the start of the job if it is recorded. `train` excludes waits for data. `lost` is
-    training that a later attempt repeated, `between` the time between attempts, and `other` the
-    time that no clock of the run covers.
+    `device_s` are the seconds of attempts times their ranks by the model of their GPUs, NaN if the
+    ranks are not known. `setup` includes the start of the job if it is recorded. `train` excludes
+    waits for data. `lost` is training that a later attempt repeated, `between` the time between
+    attempts, and `other` the time that no clock of the run covers.
     """
 
     began: float
     wall_s: float
     seconds: Mapping[str, float]
     steps: int
-    device_s: float | None
+    device_s: Mapping[str | None, float]
 
     @property
     def allocated_s(self) -> float:
@@ -50,12 +47,15 @@ class TimeBreakdown:
 
 @kept_with_log
 def time_breakdown(log: RunLog) -> TimeBreakdown | None:
-    """Return a run's time by purpose, or None if its records have no start and end times."""
+    """Return a run's time by purpose, or None if its records have no times, or uncertain ones."""
+    if "time" in log.uncertain:
+        return None
     rows, begun = _all_rows(log), {event["attempt"]: event for event in starts(log.events)}
     if not rows or not begun:
         return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
-    began, ended, device_s = float("inf"), float("-inf"), 0.0
+    began, ended = float("inf"), float("-inf")
+    device_s: dict[str | None, float] = {}
     for number, start in sorted(begun.items()):
         own = sorted(
             (row for row in rows if row["attempt"] == number), key=lambda row: int(row["step"])
@@ -78,7 +78,10 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
         seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
         job_ended = stay.ended if stay and stay.ended is not None else begin
         end = max(begin, *_end_times(log, own, number), job_ended)
-        device_s += (end - begin) * ((stay and stay.ranks) or ranks(log.facts) or np.nan)
+        count, model = ranks(log.facts), gpu(log.facts)
+        if stay is not None and stay.ranks is not None:
+            count, model = stay.ranks, stay.gpu
+        device_s[model] = device_s.get(model, 0.0) + (end - begin) * (count or np.nan)
         began, ended = min(began, begin), max(ended, end)
     seconds["train"] -= seconds["data"] + seconds["lost"]
     queued = [event["time"] for event in submissions(log.events)]
@@ -90,22 +93,25 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
         wall_s=ended - began,
         seconds=seconds,
         steps=int(log.step[-1]) if len(log) else 0,
-        device_s=None if np.isnan(device_s) else device_s,
+        device_s=device_s,
     )
 
 
 def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
-    """Return the time from the first to the last row with a time stamp, without parts."""
+    """Return the time from the first to the last row with a time stamp, without parts.
+
+    How long attempts waited for each other is not told, and so their devices are not. Time stamps
+    that fall, such as local ones at the end of summer time, tell no time.
+    """
     rows = np.flatnonzero(~np.isnan(log.column("time")))
-    if len(rows) < 2:
+    if len(rows) < 2 or np.diff(log.column("time")[rows]).min() < -MOST_FALL_S:
         return None
     first, last = rows[0], rows[-1]
     began = float(log.column("time")[first])
     wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
-    count = ranks(log.facts)
-    return TimeBreakdown(
-        began=began, wall_s=wall, seconds={}, steps=steps, device_s=count and count * wall
-    )
+    count = ranks(log.facts) if log.attempts == 1 else None
+    device_s = {gpu(log.facts): (count or np.nan) * wall}
+    return TimeBreakdown(began=began, wall_s=wall, seconds={}, steps=steps, device_s=device_s)
 
 
 def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:

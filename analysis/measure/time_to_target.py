@@ -9,13 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.differences import causes, differences
 from analysis.measure.loss import sense_of
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import time_breakdown
+from analysis.one_training import why_one_training
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
-from runs.records import ends, starts
+from runs.records import ends, is_number, starts
 
 # A training loss counts as its mean over a span of images: this many times the longest step between
 # records of the runs that are compared, so that all are averaged over the same.
@@ -24,6 +26,8 @@ SMOOTHING = 5
 LONGEST_SPAN = 0.25
 # A log that begins after more intervals than this lacks its head.
 LATEST_HEAD = 2
+# Keys in which runs to one critical batch may differ within a batch.
+FREE = ("seed", "train.steps")
 MLPERF = "MLPerf"
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
@@ -154,6 +158,11 @@ def _metric(log: RunLog, name: str, *, span: float) -> _Metric:
         key=lambda record: float(record["step"]),
     )
     if rows:
+        if log.format != MLPERF:
+            # Of more looks at a noisy curve one is lucky earlier.
+            look = np.floor([row["step"] / span for row in rows]) if span else np.arange(len(rows))
+            rows = [row for row, is_last in zip(rows, np.diff(look, append=np.inf) > 0, strict=True)
+                    if is_last]  # fmt: skip
         return _Metric(
             values=np.array([row[name] for row in rows], dtype=np.float64),
             step=np.array([row["step"] for row in rows], dtype=np.float64),
@@ -183,9 +192,19 @@ def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
     return float(time)
 
 
-def smoothing_span(logs: Sequence[RunLog]) -> float:
-    """Return the images, or steps, over which training losses of these runs are averaged."""
+def span_of(logs: Sequence[RunLog], name: str) -> float:
+    """Return what all of these runs are looked at alike over.
+
+    Training losses are averaged over as many images, or steps; of evaluations one counts in as many
+    steps.
+    """
     records = [0.0]
+    evaluated = [
+        sorted({float(one["step"]) for one in log.evaluations if is_number(one.get(name))})
+        for log in logs
+    ]
+    if any(evaluated):
+        return max(float(np.median(np.diff(steps, prepend=0.0))) for steps in evaluated if steps)
     for log in logs:
         images = log.column("images")[~np.isnan(log.column("images") + log.column("loss"))]
         steps = log.step[~np.isnan(log.column("loss"))]
@@ -231,9 +250,10 @@ def _start_time(log: RunLog) -> float | None:
     return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))
 
 
-def times_to_target(
-    logs: Sequence[RunLog], target: Target
-) -> tuple[list[tuple[RunLog, TimeToTarget | None]], list[str]]:
+Reached = tuple[RunLog, TimeToTarget | None]
+
+
+def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reached], list[str]]:
     """Return each run with its way to the target, None if it never got there, and remarks.
 
     The remarks name runs that are left out. Raise `Unreadable` for losses of other terms, and
@@ -245,8 +265,8 @@ def times_to_target(
                 f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
                 "example FID, or validation_loss"
             )
-    span = smoothing_span(logs)
-    found: list[tuple[RunLog, TimeToTarget | None]] = []
+    span = span_of(logs, target.name)
+    found: list[Reached] = []
     remarks = []
     for log in logs:
         try:
@@ -269,6 +289,8 @@ def samples_to_target(
     goal = _parse_or_find_target(target, logs)
     times, remarks = times_to_target(logs, goal)
     remarks += [] if goal.name != target else [f"the target is {goal}"]
+    times, copies = _without_copies(times)
+    remarks += copies
     found: dict[int, list[float]] = defaultdict(list)
     blur: dict[int, float] = defaultdict(float)
     for log, reached in times:
@@ -288,10 +310,31 @@ def samples_to_target(
     return {batch: np.array(images) for batch, images in sorted(found.items())}, blur, remarks
 
 
+def _without_copies(times: Sequence[Reached]) -> tuple[list[Reached], list[str]]:
+    """Return runs without copies of others, and remarks; refuse unlike runs of one batch."""
+    kept: list[Reached] = []
+    remarks = []
+    for log, reached in times:
+        alike = [one for one, _ in kept if one.global_batch == log.global_batch]
+        for one in alike:
+            unlike = causes(differences(one, log), of="loss")
+            if names := [item.name for item in unlike if item.name not in FREE]:
+                raise Unreadable(
+                    f"{one.name} and {log.name} have one batch and differ in {', '.join(names)}: "
+                    "take runs whose loss only the batch and the seed affect"
+                )
+        same = ((one, why_one_training(one, log)) for one in alike)
+        if found := next(((one, why) for one, why in same if why), None):
+            remarks.append(f"left out: {log.name} is {found[1]} of {found[0].name}")
+        else:
+            kept.append((log, reached))
+    return kept, remarks
+
+
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    found = [_metric(log, text, span=smoothing_span([log])).values for log in logs]
+    found = [_metric(log, text, span=span_of(logs, text)).values for log in logs]
     match sense_of(text):
         case "lower":
             return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.machine import machine, nodes, ranks
+from analysis.read.machine import gpu, machine, nodes, ranks
 from analysis.read.other_logs import read_file
-from analysis.read.run_log import Ints, RunLog, Stay
+from analysis.read.run_log import CLOCKED, Ints, RunLog, Stay
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_bytes, read_lines
@@ -22,6 +22,8 @@ from runs.folder import RunFolder
 from runs.json_files import AttemptEntry
 from runs.records import Record, is_number, read_records, valid
 
+# The time of day may leave the clocks by this and by two records, which may be written late.
+JUMP_S = 5.0
 # Clocks of a log that tells the time itself.
 _CLOCKS = frozenset(["time", "bar_s", "elapsed_s", "train_s", "step_s", "steps_per_s"])
 # Facts that a log tells of its steps.
@@ -77,7 +79,28 @@ def read_ours(run: RunFolder) -> RunLog:
             ),
         ),
     )
-    return with_program_log(run, log) if config.get("kind") == "command" else log
+    if config.get("kind") == "command":
+        return with_program_log(run, log)
+    jump = _jump_of_time(log)
+    return replace(log, uncertain={"time": jump}) if jump else log
+
+
+def _jump_of_time(log: RunLog) -> str | None:
+    """Return where the time of day leaves the clocks of an attempt: a node's clock was set."""
+    time, spent = log.column("time"), np.zeros(len(log))
+    for name in CLOCKED:
+        spent += np.nan_to_num(log.column(name)) if name != "data_s" else 0.0
+    rows = np.flatnonzero(~np.isnan(time))
+    is_within = np.diff(log.attempt[rows]) == 0
+    passed = np.diff(time[rows])[is_within]
+    jumps = passed - np.diff(spent[rows])[is_within]
+    if not len(jumps):
+        return None
+    worst = int(np.argmax(np.abs(jumps)))
+    if abs(jumps[worst]) <= JUMP_S + 2 * np.median(np.abs(passed)):
+        return None
+    step = log.step[rows[1:][is_within][worst]]
+    return f"the time of day jumps by {jumps[worst]:,.0f} s at step {step}, unlike the clocks"
 
 
 def _settings(run: RunFolder, entry: AttemptEntry) -> dict[str, Any]:
@@ -125,7 +148,11 @@ def _last_facts(run: RunFolder, facts: list[AttemptEntry]) -> dict[str, Any]:
 
 def _stay(entry: AttemptEntry) -> Stay:
     return Stay(
-        nodes=nodes(entry), ranks=ranks(entry), began=entry.get("began"), ended=entry.get("ended")
+        nodes=nodes(entry),
+        ranks=ranks(entry),
+        gpu=gpu(entry),
+        began=entry.get("began"),
+        ended=entry.get("ended"),
     )
 
 

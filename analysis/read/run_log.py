@@ -15,6 +15,11 @@ from runs.state.fold import fold
 from runs.state.run_state import RunState
 
 Ints = NDArray[np.int64]
+# Cumulative clocks of our records: all time of an attempt is on one of them, `data_s` on `train_s`.
+CLOCKED = (
+    "setup_s", "load_s", "quantise_s", "cache_s", "train_s", "data_s", "save_s", "sample_s",
+    "eval_s", "profile_s",
+)  # fmt: skip
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -40,6 +45,7 @@ class Stay:
 
     nodes: frozenset[str]
     ranks: int | None
+    gpu: str | None
     began: float | None
     ended: float | None
 

@@ -33,7 +33,7 @@ def log(tmp_path: Path) -> RunLog:
 
 
 def stay(*nodes: str, began: float | None = START, ended: float | None = None) -> Stay:
-    return Stay(nodes=frozenset(nodes), ranks=1, began=began, ended=ended)
+    return Stay(nodes=frozenset(nodes), ranks=1, gpu=None, began=began, ended=ended)
 
 
 def at(log: RunLog, *stays: Stay) -> RunLog:

@@ -2,7 +2,9 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,13 @@ def seconds(number: int = 120, *, slower: float = 1.0) -> Floats:
 def falling(number: int = 120) -> Floats:
     step = 10.0 * np.arange(1, number + 1)
     return np.asarray(0.2 * (1 + 4 / np.sqrt(1 + step / 20)))
+
+
+def rewrite_manifest(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the first attempt in the manifest of a run."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    change(manifest["attempts"][0])
+    (run / "manifest.json").write_text(json.dumps(manifest))
 
 
 def end_as(run: Path, event: str, *, steps: int) -> None:
@@ -149,9 +158,7 @@ def test_gpu_hours_count_the_ranks_of_each_attempt(
         own[:100] /= ranks
         loss = falling(200) * np.exp(0.01 * RNG.standard_normal(200))
         run = write_run(tmp_path / name, Run(seconds=own, loss=loss, attempts=(0, 100)))
-        manifest = json.loads((run / "manifest.json").read_text())
-        manifest["attempts"][0]["ranks"] = ranks
-        (run / "manifest.json").write_text(json.dumps(manifest))
+        rewrite_manifest(run, partial(dict.update, ranks=ranks))
     [found] = asked("loss", "--by", "gpu_hours", tmp_path / "a", tmp_path / "b")["pairs"]
     assert found["ratio"] == pytest.approx(1.0, abs=0.02)
     assert [row.get("gpus") for row in asked("cost", tmp_path)] == [1, None]
@@ -324,6 +331,125 @@ def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
         assert found["loss"]["differs"] == f"the effect of {told}"
 
 
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_a_nodes_clock_that_is_set_makes_no_time_of_day_a_measurement(
+    tmp_path: Path, asked: Callable[..., Any], capsys: pytest.CaptureFixture[str], jump: float
+) -> None:
+    """The seconds of training are right, and the time of day leaves them in the middle."""
+    for name, later in (("a", 0.0), ("b", 9000.0)):
+        run = Run(seconds=seconds(), loss=falling(), starts=(START + later,))
+        write_run(tmp_path / name, run)
+    lines = (tmp_path / "b/metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        record["time"] += jump if record.get("step", 0) > 600 else 0.0
+    (tmp_path / "b/metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    said = f"the time of day jumps by {jump:,.0f} s at step 610"
+    assert ["gpu_hours" in row for row in asked("cost", tmp_path)] == [True, False]
+    assert main(["cost", str(tmp_path)]) == 0
+    assert f"b: GPU-hours unknown: {said}" in capsys.readouterr().err
+    runs = (tmp_path / "a", tmp_path / "b")
+    [found] = asked("loss", "--by", "wall", *runs)["pairs"]
+    assert (found["word"], said in found["why"]) == ("not compared", True)
+    assert said in asked("speed", "--clock", "wall", *runs)[1]["why"]
+    assert asked("speed", *runs)[1]["ratio"] == pytest.approx(1, abs=0.01)
+
+
+def test_gpu_hours_of_two_models_stand_beside_their_names(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    run = write_run(tmp_path / "a", Run(seconds=np.ones(200), attempts=(0, 180)))
+    rewrite_manifest(run, lambda first: first["placement"][0].update(gpu="NVIDIA H100"))
+    [row] = asked("cost", run)
+    # 180 and 20 records of 2.5 s, and a set-up of 15 s each.
+    assert row["gpu"] == f"NVIDIA H100 ({465 / 3600:.3f} h) + NVIDIA A40 ({65 / 3600:.4f} h)"
+    assert row["gpu_hours"] == pytest.approx((465 + 65) / 3600, rel=0.01)
+
+
+def test_a_claim_is_undecidable_if_the_verdict_on_its_runs_is(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Runs of one recipe scatter; no ratio of two of them is an effect."""
+    for number, slower in enumerate((1.0, 1.03)):
+        run = Run(seconds=seconds(slower=slower), seed=number, starts=(START + 1000.0 * number,))
+        write_run(tmp_path / str(number), run)
+    claim = {"quantity": "speedup", "runs": ["0", "1"], "value": 0.97}
+    (tmp_path / "claims.yaml").write_text(dump_yaml({"claims": [claim]}))
+    [found] = asked("audit", tmp_path / "claims.yaml")["claims"]
+    assert found["verdict"] == "undecidable"
+    assert "runs of one recipe scatter, too" in found["why"]
+
+
+def rewrite_placement(run: Path, *places: dict[str, str]) -> None:
+    """Give a run a rank at each of these places."""
+
+    def change(first: dict[str, Any]) -> None:
+        [place] = first["placement"]
+        first["placement"] = [place | other for other in places]
+        first["ranks"] = len(places)
+
+    rewrite_manifest(run, change)
+
+
+def write_ranks(folder: Path, *, gpu: str = "NVIDIA A40", **ranks: tuple[str, ...]) -> None:
+    """Write three runs for each number of ranks, on these nodes; `gpu` is what the most have."""
+    most = max(map(len, ranks.values()))
+    for seed in range(3):
+        for place, (name, nodes) in enumerate(ranks.items()):
+            start = START + 1000.0 * (seed * len(ranks) + place)
+            own = seconds(slower=1 / len(nodes))
+            run = write_run(folder / f"{name}_{seed}", Run(seconds=own, seed=seed, starts=(start,)))
+            model = gpu if len(nodes) == most else "NVIDIA A40"
+            rewrite_placement(run, *({"node": node, "gpu": model} for node in nodes))
+
+
+def test_scaling_names_what_differs_beside_the_ranks(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Four ranks on another GPU: 4x as fast is not the effect of the ranks."""
+    write_ranks(tmp_path, gpu="NVIDIA H100", one=("n1",), four=("n1",) * 4)
+    found = asked("cells", "--scaling", tmp_path)[1]
+    assert found["word"] == "not compared"
+    assert "more than the ranks differs (gpu: NVIDIA A40 -> NVIDIA H100)" in found["verdict"]
+    assert "efficiency" not in found
+
+
+def test_scaling_goes_beyond_one_node(tmp_path: Path, asked: Callable[..., Any]) -> None:
+    write_ranks(tmp_path, one=("n1",), two=("n1",) * 2, four=("n1", "n1", "n2", "n2"))
+    found = asked("cells", "--scaling", tmp_path)
+    assert [row["ranks"] for row in found] == [1, 2, 4]
+    assert found[2]["efficiency_low"] < 1 < found[2]["efficiency_high"]
+    assert "nodes differ" in found[2]["verdict"]
+
+
+def test_a_log_of_two_attempts_has_no_gpu_hours(tmp_path: Path, asked: Callable[..., Any]) -> None:
+    """It died at step 1500 and went on from step 1000, ten minutes later."""
+    steps = [(step, 0.0) for step in range(5, 1505, 5)]
+    steps += [(step, 1250.0 + 600.0) for step in range(1005, 2005, 5)]
+    (tmp_path / "a.jsonl").write_text(
+        "".join(
+            json.dumps({"step": step, "loss": 1 / step, "time": START + later + step / 2}) + "\n"
+            for step, later in steps
+        )
+    )
+    [row] = asked("cost", tmp_path / "a.jsonl", "--set", "gpus=8")
+    assert "gpu_hours" not in row
+
+
+def test_local_times_at_the_end_of_summer_time_tell_no_time(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        "".join(
+            json.dumps({"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)})
+            + "\n"
+            for n in range(1, 1000)
+        )
+    )
+    [row] = asked("cost", tmp_path / "a.jsonl")
+    assert "minutes" not in row
+
+
 def test_attempts_too_short_to_show_their_warm_up_make_no_run_slower(
     tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
 ) -> None:
@@ -444,3 +570,59 @@ def test_a_loss_that_is_mostly_not_finite_is_not_compared(
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
     [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
     assert found["why"] == "the loss of b.jsonl is mostly not finite from step 202 on"
+
+
+def test_runs_of_one_batch_that_differ_are_no_repeats_of_a_critical_batch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def write(name: str, batch: int, *overrides: str) -> None:
+        images = 10.0 * batch * np.arange(1, 200)
+        loss = np.asarray(0.5 * (1e5 * (1 + batch / 256) / images) ** 0.3, dtype=np.float64)
+        run = Run(seconds=seconds(199), loss=loss, batch=batch, overrides=overrides)
+        write_run(tmp_path / name, run)
+
+    for batch in (256, 512, 1024):
+        write(f"{batch}", batch)
+        shutil.copytree(tmp_path / f"{batch}", tmp_path / f"{batch}-copy")
+    command = ["target", "--critical-batch", str(tmp_path), "--target", "loss<=.5"]
+    main(command)
+    assert "left out: 256-copy is a copy, or another rank, of 256" in capsys.readouterr().err
+    write("256-lr", 256, "optimizer.lr=0.0002")
+    assert main(command) == 2
+    assert "have one batch and differ in optimizer.lr" in capsys.readouterr().err
+
+
+def test_a_table_of_many_verdicts_says_how_many_sentences_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        start = START + 1000.0 * number
+        write_run(tmp_path / f"{number:02d}", Run(seconds=seconds(), seed=number, starts=(start,)))
+    main(["speed", str(tmp_path)])
+    assert "3 more sentences (--all shows them)" in capsys.readouterr().out
+    main(["speed", str(tmp_path), "--all"])
+    assert "more sentences" not in capsys.readouterr().out
+
+
+def test_more_looks_at_a_noisy_evaluation_make_no_run_faster_to_a_target(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """One curve with a noise of 3 % on each evaluation, each 20 or each 200 steps."""
+    false = 0
+    for draw in range(8):
+        for number in range(5):
+            for arm, gap in (("a", 2), ("b", 20)):
+                curve = falling(200) * np.exp(0.03 * RNG.standard_normal(200))
+                start = START + 1500.0 * (2 * number + (arm == "b"))
+                looks = {n: {"validation_loss": float(curve[n])} for n in range(gap - 1, 200, gap)}
+                run = Run(
+                    seconds=seconds(200),
+                    seed=number,
+                    overrides=WORKERS if arm == "b" else (),
+                    evaluations=looks,
+                    starts=(start,),
+                )
+                write_run(tmp_path / f"{draw}" / f"{arm}{number}", run)
+        found = asked("target", "--target", "validation_loss<=.36", tmp_path / f"{draw}")
+        false += found["groups"][1]["word"] in ("faster", "slower", "different")
+    assert false <= 1

@@ -24,7 +24,8 @@ def audit(tmp_path, capsys):
 @pytest.fixture
 def runs(tmp_path):
     generate_run(tmp_path / "eager", SyntheticRun())
-    generate_run(tmp_path / "compiled", SyntheticRun(steps_per_s=4.56, seed=1))
+    compiled = SyntheticRun(steps_per_s=4.56, seed=1, overrides=("train.compile=true",))
+    generate_run(tmp_path / "compiled", compiled)
     generate_run(tmp_path / "short", SyntheticRun(intervals=5))
 
 
@@ -38,6 +39,7 @@ def test_a_claimed_speedup_is_recomputed(audit, value, verdict):
     )
     assert found["verdict"] == verdict
     assert found["recomputed"] == pytest.approx(1.14, abs=0.01)
+    assert "the effect of train.compile: false -> true" in found["why"]
     assert found["recomputed_low"] <= found["recomputed"] <= found["recomputed_high"]
     assert code == (1 if verdict == "disagrees" else 0)
 
@@ -46,7 +48,7 @@ def test_a_claimed_speedup_is_recomputed(audit, value, verdict):
 def test_too_few_intervals_decide_nothing_and_say_so(audit):
     code, [found] = audit("- {quantity: speedup, runs: [eager, short], value: 2}")
     assert (code, found["verdict"]) == (0, "undecidable")
-    assert "too few intervals" in found["why"]
+    assert "too few records" in found["why"]
 
 
 @pytest.mark.usefixtures("runs")
