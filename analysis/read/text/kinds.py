@@ -285,9 +285,13 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     counts = np.diff(lines.first)
     text.lines += len(lines.gaps) - (piece.text[-1:] == "\n")
     text.numbered += int((counts > 0).sum())
+    before = None
     for line, (gaps, shape) in enumerate(zip(lines.gaps, known.tolist(), strict=True)):
         if shape is not None and shape.is_plain:
             of[shape].append(line)
+            continue
+        if gaps == before:
+            # Of words that come again at once the first line says all.
             continue
         words = gaps
         if counts[line]:
@@ -303,6 +307,7 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
                 of[shape].append(line)
                 continue
             words = shape.words if shape is not None else ""
+        before = gaps if shape is None or not shape.fixed else None
         if words and has_letters(words):
             text.add_header(lines.whole(line))
             if (phase := announced(words)) is not None:
