@@ -17,7 +17,7 @@ from analysis.one_training import why_one_training
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
-from runs.records import ends, starts
+from runs.records import ends, is_number, starts
 
 # A training loss counts as its mean over a span of images: this many times the longest step between
 # records of the runs that are compared, so that all are averaged over the same.
@@ -158,6 +158,11 @@ def _metric(log: RunLog, name: str, *, span: float) -> _Metric:
         key=lambda record: float(record["step"]),
     )
     if rows:
+        if log.format != MLPERF:
+            # Of more looks at a noisy curve one is lucky earlier.
+            look = np.floor([row["step"] / span for row in rows]) if span else np.arange(len(rows))
+            rows = [row for row, is_last in zip(rows, np.diff(look, append=np.inf) > 0, strict=True)
+                    if is_last]  # fmt: skip
         return _Metric(
             values=np.array([row[name] for row in rows], dtype=np.float64),
             step=np.array([row["step"] for row in rows], dtype=np.float64),
@@ -187,9 +192,19 @@ def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
     return float(time)
 
 
-def smoothing_span(logs: Sequence[RunLog]) -> float:
-    """Return the images, or steps, over which training losses of these runs are averaged."""
+def span_of(logs: Sequence[RunLog], name: str) -> float:
+    """Return what all of these runs are looked at alike over.
+
+    Training losses are averaged over as many images, or steps; of evaluations one counts in as many
+    steps.
+    """
     records = [0.0]
+    evaluated = [
+        sorted({float(one["step"]) for one in log.evaluations if is_number(one.get(name))})
+        for log in logs
+    ]
+    if any(evaluated):
+        return max(float(np.median(np.diff(steps, prepend=0.0))) for steps in evaluated if steps)
     for log in logs:
         images = log.column("images")[~np.isnan(log.column("images") + log.column("loss"))]
         steps = log.step[~np.isnan(log.column("loss"))]
@@ -250,7 +265,7 @@ def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reache
                 f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
                 "example FID, or validation_loss"
             )
-    span = smoothing_span(logs)
+    span = span_of(logs, target.name)
     found: list[Reached] = []
     remarks = []
     for log in logs:
@@ -319,7 +334,7 @@ def _without_copies(times: Sequence[Reached]) -> tuple[list[Reached], list[str]]
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    found = [_metric(log, text, span=smoothing_span([log])).values for log in logs]
+    found = [_metric(log, text, span=span_of(logs, text)).values for log in logs]
     match sense_of(text):
         case "lower":
             return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))

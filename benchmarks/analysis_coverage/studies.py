@@ -187,7 +187,8 @@ def ablation(
                     overrides=tuple(f"{k}={one}" for k, one in zip(factors, levels, strict=True)),
                     seed=repeat,
                 )
-        one_after_another(folder / "cells", runs)
+        names = rng.permutation([*runs]).tolist()
+        one_after_another(folder / "cells", {name: runs[name] for name in names})
         spread = sd * (2 / (8 * repeats)) ** 0.5
         truths = {
             "": Truth(value=1.0),

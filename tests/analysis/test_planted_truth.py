@@ -607,3 +607,27 @@ def test_a_table_of_many_verdicts_says_how_many_sentences_it_leaves_out(
     assert "3 more sentences (--all shows them)" in capsys.readouterr().out
     main(["speed", str(tmp_path), "--all"])
     assert "more sentences" not in capsys.readouterr().out
+
+
+def test_more_looks_at_a_noisy_evaluation_make_no_run_faster_to_a_target(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """One curve with a noise of 3 % on each evaluation, each 20 or each 200 steps."""
+    false = 0
+    for draw in range(8):
+        for number in range(5):
+            for arm, gap in (("a", 2), ("b", 20)):
+                curve = falling(200) * np.exp(0.03 * RNG.standard_normal(200))
+                start = START + 1500.0 * (2 * number + (arm == "b"))
+                looks = {n: {"validation_loss": float(curve[n])} for n in range(gap - 1, 200, gap)}
+                run = Run(
+                    seconds=seconds(200),
+                    seed=number,
+                    overrides=WORKERS if arm == "b" else (),
+                    evaluations=looks,
+                    starts=(start,),
+                )
+                write_run(tmp_path / f"{draw}" / f"{arm}{number}", run)
+        found = asked("target", "--target", "validation_loss<=.36", tmp_path / f"{draw}")
+        false += found["groups"][1]["word"] in ("faster", "slower", "different")
+    assert false <= 1
