@@ -1,5 +1,6 @@
 """Tell the attempts in rows apart by their steps: resumes, steps printed twice, two programs."""
 
+from bisect import insort
 from collections import deque
 from dataclasses import dataclass
 
@@ -42,6 +43,8 @@ def attempts(step: Ints, clock: Floats) -> Attempts:
     if (np.diff(step) > 0).all():
         return Attempts(of=of, begun=begun, twice=twice)
     seen, recent, before = dict[int, int](), deque[int](maxlen=DISPLACED + 1), -1
+    # The steps that were seen, in order.
+    rising = list[int]()
     for row, now in enumerate(step.tolist()):
         earlier, is_repeated, before = seen.get(now), now == before, now
         if earlier is not None and not is_repeated:
@@ -52,11 +55,12 @@ def attempts(step: Ints, clock: Floats) -> Attempts:
             continue
         if earlier is not None or (len(recent) > DISPLACED and now < min(recent)):
             begun.append(row)
-            for old in [old for old in seen if old >= now]:
-                of[seen.pop(old)] = 0
+            while rising and rising[-1] >= now:
+                of[seen.pop(rising.pop())] = 0
             recent.clear()
         of[row] = len(begun) + 1
         seen[now] = row
+        insort(rising, now)
         recent.append(now)
     return Attempts(of=of, begun=begun, twice=twice)
 

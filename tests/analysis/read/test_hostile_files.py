@@ -5,9 +5,11 @@ import random
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis.__main__ import main
+from analysis.read.attempts import attempts
 from analysis.read.find import read_logs
 from analysis.read.other_logs import read_file
 from configs.errors import Unreadable
@@ -178,3 +180,16 @@ def test_a_loss_that_is_not_finite_is_no_end_of_a_run(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.write_text("\n".join(f"0: :::MLLOG {entry}" for entry in (start, *entries)))
     assert main(["speed", str(path)]) == 0
+
+
+def test_the_time_of_restarts_grows_with_their_number_alone() -> None:
+    """Steps that rise far and then fall by one, again and again."""
+
+    def seconds(falls: int) -> float:
+        step = np.concatenate([np.arange(20_000), np.arange(19_990, 19_990 - falls, -1)])
+        begun = time.process_time()
+        attempts(step, np.full(len(step), np.nan))
+        return time.process_time() - begun
+
+    few, many = min(seconds(200) for _ in range(3)), min(seconds(10_000) for _ in range(3))
+    assert many < 5 * few
