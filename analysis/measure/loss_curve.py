@@ -25,6 +25,8 @@ AXES = {
 }
 # Those that the machine affects.
 TIMED = ("train_s", "wall", "gpu_hours")
+# A range of several runs that begins after this share of it leaves something out.
+LATE = 0.1
 # Kinds of runs without a training to compare.
 NO_TRAINING = ("encode", "gns", "infer", "sample")
 # Keys of the objective that change how a step is drawn, not what a validation loss measures.
@@ -63,10 +65,15 @@ class Range:
 
     @property
     def remark(self) -> str:
-        """Its end in words."""
-        end = f"{self.high:.6g}"
-        end = f"step {end}" if self.by == "step" else f"{end} {self.by.replace('_', ' ')}"
-        return f"up to {end}, which all have"
+        """Its end in words, and its begin if that is late."""
+        begin, end = f"{self.low:.6g}", f"{self.high:.6g}"
+        is_late = self.low > LATE * self.high
+        if self.by == "step":
+            words = f"from step {begin} to {end}" if is_late else f"up to step {end}"
+        else:
+            unit = self.by.replace("_", " ")
+            words = f"from {begin} to {end} {unit}" if is_late else f"up to {end} {unit}"
+        return f"{words}, which all have"
 
 
 def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:

@@ -136,7 +136,7 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
     if seconds <= 0 or images <= 0:
         raise Unreadable(f"{log.path}: meets {target} before it has trained")
     known = ~np.isnan(log.column("train_s")) & ~np.isnan(log.column("time"))
-    train_s = seconds
+    train_s = seconds if log.attempts == 1 else math.nan  # how long they waited is not told
     if known.any():
         train_s = float(np.interp(time, log.column("time")[known], log.column("train_s")[known]))
     return TimeToTarget(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.loss import Compared, loss_contrast
-from analysis.measure.loss_curve import why_unlike
+from analysis.measure.loss_curve import Range, why_unlike
 from analysis.measure.time_to_target import parse_target, times_to_target
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast
@@ -142,3 +142,15 @@ def test_two_curves_that_part_steadily_have_the_interval_of_their_noise() -> Non
     )
     ends = loss_contrast([a], [b], Compared()).mean.estimate()
     assert -0.5 < ends.low < -0.39 < ends.high < -0.3
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        (Range(by="step", low=10, high=1200), "up to step 1200, which all have"),
+        (Range(by="step", low=1080, high=1200), "from step 1080 to 1200, which all have"),
+        (Range(by="train_s", low=0.5, high=60), "up to 60 train s, which all have"),
+    ],
+)
+def test_a_range_names_its_begin_if_that_leaves_something_out(found, told):
+    assert found.remark == told
