@@ -12,9 +12,10 @@ from analysis.measure.differences import causes, differences, recipe
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
-from analysis.stats.contrast import Contrast
+from analysis.stats.contrast import ALLOWED, Contrast, Replicate, blur_of
+from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
-from analysis.stats.samples import welch
+from analysis.stats.samples import beside_drift, welch
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
@@ -114,25 +115,38 @@ def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
 
 
 def in_blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> bool:
-    """Whether several runs of one arm ran so much before the other's that a drift may tell them.
+    """Whether several runs of one arm ran so much before the other's that a drift may tell them."""
+    return _blocks(base, arm) is not None
 
-    A node that became slower from run to run would by itself make the arms differ: the places of
-    the runs in time do, by the test of the rates.
+
+def _blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> list[Floats] | None:
+    """Return the places of runs in time if they ran in blocks.
+
+    A node that became slower from run to run would by itself make the arms differ: the places do,
+    by the test of the rates.
     """
     sides = [[spans[0][1] for log in side if (spans := _spans(log))] for side in (base, arm)]
     is_known = len(sides[0]) == len(base) and len(sides[1]) == len(arm)
     if not is_known or min(len(base), len(arm)) < 2 or any(log.turns for log in (*base, *arm)):
-        return False
+        return None
     begun = sorted(sides[0] + sides[1])
     places = [np.array([begun.index(one) for one in side], dtype=float) for side in sides]
-    return welch(*places).p_value() < LEVEL
+    return places if welch(*places).p_value() < LEVEL else None
 
 
-def told_in_blocks(found: Contrast, base: Sequence[RunLog], arm: Sequence[RunLog]) -> Contrast:
-    """Return a contrast that speaks of these runs, not of the arms, if they ran in blocks."""
-    if found.unit in ("round", "pass") or not in_blocks(base, arm):
+def told_in_blocks(
+    found: Contrast, logs: Sequence[Sequence[RunLog]], sides: Sequence[Sequence[Replicate]]
+) -> Contrast:
+    """Return a contrast beside the drift, which is no claim, if runs of two arms ran in blocks."""
+    places = None if found.unit in ("round", "pass") else _blocks(*logs)
+    if places is None:
         return found
-    return replace(found, is_claim=False, remarks=(*found.remarks, IN_BLOCKS))
+    mean, remark = found.mean, IN_BLOCKS
+    values = [np.array([run.log for run in side]) for side in sides]
+    if mean is not None and mean.error is not None and [*map(len, values)] == [*map(len, logs)]:
+        mean = beside_drift(values, places).widened(blur_of(*sides))
+        remark = f"{IN_BLOCKS}, {ALLOWED}"
+    return replace(found, mean=mean, is_claim=False, remarks=(*found.remarks, remark))
 
 
 def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:

@@ -136,7 +136,8 @@ def speed_contrast(
         found = contrast(*sides, common=common, is_paired=is_paired)
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
-    found = told_in_blocks(found, *([run.log for run in one.runs] for one in (base, arm)))
+    logs = [[run.log for run in one.runs] for one in (base, arm)]
+    found = told_in_blocks(found, logs, sides)
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))

@@ -182,4 +182,4 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
     logs = [[run.log for run in side.reached] for side in (base, group)]
     if name == "images":
         return found
-    return told_machines(told_in_blocks(found, *logs), [log for side in logs for log in side])
+    return told_machines(told_in_blocks(found, logs, sides), [log for side in logs for log in side])

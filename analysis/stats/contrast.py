@@ -118,11 +118,16 @@ def contrast(
     the interval reaches further by it.
     """
     found = _contrast(base, arm, steps, of_loss, is_paired, common or CommonVariance())
-    blur = sum(max((run.blur for run in side), default=0.0) for side in (base, arm))
+    blur = blur_of(base, arm)
     if found.mean is None or blur == 0:
         return found
     further = tuple(mean.widened(blur) for mean in found.further)
     return replace(found, mean=found.mean.widened(blur), further=further)
+
+
+def blur_of(*sides: Sequence[Replicate]) -> float:
+    """Return how far the difference of arms may be off in all of their runs alike."""
+    return sum(max((run.blur for run in side), default=0.0) for side in sides)
 
 
 def _contrast(

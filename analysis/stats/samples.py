@@ -35,6 +35,18 @@ def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None)
     return satterthwaite(float(above.mean() - below.mean()), parts, known)
 
 
+def beside_drift(sides: Sequence[Floats], places: Sequence[Floats]) -> Mean:
+    """Return the difference of two samples beside a common linear drift over their places."""
+    values, at = np.concatenate([*sides]), np.concatenate([*places])
+    is_second = np.repeat([0.0, 1.0], [len(side) for side in sides])
+    design = np.stack([is_second, np.ones(len(at)), at - at.mean()], axis=1)
+    found = np.linalg.lstsq(design, values, rcond=None)[0]
+    rest = values - design @ found
+    freedom = float(len(values) - design.shape[1])
+    variance = float(rest @ rest) / freedom * float(np.linalg.inv(design.T @ design)[0, 0])
+    return Mean(value=float(found[0]), error=math.sqrt(variance), freedom=freedom)
+
+
 def satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
     """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
     squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))

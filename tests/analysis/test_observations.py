@@ -69,7 +69,7 @@ def test_arms_of_which_one_ran_before_the_other_are_not_attributed(log: RunLog) 
     assert not in_blocks(*mixed)
     assert not in_blocks(sides[0][:1], sides[1][:1])
     arms = [Arm(runs=tuple(measure_rate(one, clock="train") for one in side)) for side in sides]
-    assert IN_BLOCKS in speed_contrast(*arms).remarks
+    assert IN_BLOCKS in speed_contrast(*arms).remarks[0]
 
 
 def renumbered(folder: Path, **first: object) -> RunLog:
