@@ -21,6 +21,7 @@ from analysis.measure.loss_curve import (
 from analysis.observations import (
     is_repeat,
     nodes_of,
+    ran_at_once,
     seed_of,
     told_machines,
     without_early_ends,
@@ -94,6 +95,8 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         return refused(why)
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
         return refused("one loss is a mean over steps, the other is not")
+    if compared.by in TIMED and (at_once := ran_at_once([*base, *arm])):
+        return refused(next(iter(at_once.values())))
     for log in (*base, *arm):
         if doubt := why_doubtful(log, of=compared.of):
             return refused(doubt)

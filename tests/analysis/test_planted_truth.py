@@ -157,7 +157,8 @@ def test_gpu_hours_count_the_ranks_of_each_attempt(
         own = seconds(200)
         own[:100] /= ranks
         loss = falling(200) * np.exp(0.01 * RNG.standard_normal(200))
-        run = write_run(tmp_path / name, Run(seconds=own, loss=loss, attempts=(0, 100)))
+        planned = Run(seconds=own, loss=loss, attempts=(0, 100), starts=(START + 1000.0 * ranks,))
+        run = write_run(tmp_path / name, planned)
         rewrite_manifest(run, partial(dict.update, ranks=ranks))
     [found] = asked("loss", "--by", "gpu_hours", tmp_path / "a", tmp_path / "b")["pairs"]
     assert found["ratio"] == pytest.approx(1.0, abs=0.02)
@@ -217,6 +218,8 @@ def test_a_run_that_ran_at_once_with_a_third_is_not_compared(
     for names in ("abc", "ab"):
         found = asked("speed", *(tmp_path / "cells" / name for name in names))[1]
         assert (found["word"], found["why"]) == ("not compared", "b and c ran at once on n1")
+        over_time = ("loss", "--by", "train_s", *(tmp_path / "cells" / name for name in names))
+        assert asked(*over_time)["pairs"][0]["why"] == "b and c ran at once on n1"
 
 
 def test_rates_are_compared_over_the_steps_that_all_runs_have(
