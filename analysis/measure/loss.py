@@ -132,7 +132,8 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     if compared.by in TIMED:
         found = told_machines(found, [*base, *arm])
     if longest > high * (1 + ROUNDING):
-        remark = Range(by=compared.by, low=low, high=high).remark
+        begin = low if compared.of == "loss" else 0.0  # the first evaluation leaves nothing out
+        remark = Range(by=compared.by, low=begin, high=high).remark
         return replace(found, remarks=(*found.remarks, remark))
     return found
 
