@@ -57,7 +57,7 @@ class LossCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Range:
-    """What several runs have in common of an axis."""
+    """The part of an axis that several runs have in common."""
 
     by: str
     low: float

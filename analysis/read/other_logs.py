@@ -6,13 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from analysis.read.formats.csv_file import delimiter_of, read_csv
+from analysis.read.formats.json_file import read_history, read_json
 from analysis.read.formats.mlperf import is_mlperf, read_mlperf
-from analysis.read.formats.structured import (
-    delimiter_of,
-    read_csv,
-    read_history,
-    read_json,
-)
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog

@@ -4,57 +4,27 @@ A line is cut at its numbers. Lines with the same text between their numbers hav
 values are named once; shapes with the same names are one kind.
 """
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.read.columns import Rows, join
 from analysis.read.epochs import regularity
-from analysis.read.run_log import Ints
-from analysis.read.text.fields import (
-    BAR,
-    BAR_STEP,
-    LONGEST_LINE,
-    Field,
-    announced,
-    fields_of,
-    has_letters,
-    named_by_header,
-    with_epoch_of_bar,
-)
+from analysis.read.text.fields import BAR_STEP, Field, announced, has_letters
+from analysis.read.text.lines import HOLE, cut_lines
 from analysis.read.text.pieces import Piece
-from analysis.read.text.values import (
-    clocks,
-    has_decimal_commas,
-    likelier,
-    moments,
-    numbers,
-    with_points,
-)
+from analysis.read.text.shapes import Shape
+from analysis.read.text.values import likelier
 from analysis.read.vocabulary import is_loss, meaning
-from analysis.stats.intervals import Floats
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 RANK, FEWEST_RANKS = "|rank|", 5
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
-# A date of which the file tells whether its month or its day is first.
-_TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
-_THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
-_GLUED = re.compile(r"[A-Za-z_./-]")
-# Possessive, and without the words unless a piece has one: half of the time is spent here.
-_DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
-_TOKEN = re.compile(rf"({_DIGITS})")
-# What stands in a line for its numbers.
-_HOLE, _NEWLINE = "\0", ord("\n")
 # The text between the numbers of a line, and the numbers that belong to words.
 Key = str | tuple[str, ...]
-_TOKEN_OR_WORD = re.compile(rf"({_DIGITS}|nan\b|NaN\b|inf\b)")
 
 
 @dataclass(kw_only=True, eq=False)
@@ -69,7 +39,7 @@ class Kind:
     head: str
     fields: dict[str, Field]
     sample: str
-    shapes: list["Shape"] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
     rows: Rows = field(default_factory=lambda: Rows({}))
     decimals: set[str] = field(default_factory=set)
     rounded: set[str] = field(default_factory=set)
@@ -89,119 +59,6 @@ class Kind:
         is_part = few.keys() <= many.keys() and 2 * len(few) >= len(many)
         is_same_bar = is_bar and len(few.keys() & many.keys()) > 1
         return self.head == other.head and (is_part or is_same_bar)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Cell:
-    """A column of a shape: the numbers of a line from `first` to `last`, with text around them."""
-
-    column: str
-    form: str
-    first: int
-    last: int
-    before: str
-    after: str
-
-
-class Shape:
-    """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
-
-    def __init__(self, gaps: list[str], numbers: list[str], headers: list[str]) -> None:
-        parts = [*chain.from_iterable(zip(gaps, numbers, strict=False)), gaps[-1]]
-        self.sample = "".join(parts)
-        self.gaps = gaps
-        ends = np.cumsum([len(part) for part in parts]).tolist()
-        self._spans = list(zip(ends[::2], ends[1::2], strict=False))
-        self.fields: dict[str, Field] = {}
-        self.cells: list[_Cell] = []
-        self.decimals: set[str] = set()
-        self.rounded: set[str] = set()
-        self.with_commas: set[str] = set()
-        self.parts: list[Rows] = []
-        found, self.head = fields_of(self.sample)
-        # The header of a table of bars is that of many, with other lines between.
-        known = headers if BAR_STEP in {f"|{one.form}|" for one in found} else headers[:1]
-        named = (named_by_header(found, self.sample, header) for header in known)
-        found = next((fields for fields in named if fields is not found), found)
-        for one in with_epoch_of_bar(found, self.sample):
-            key = one.key
-            while not one.name and key in self.fields:
-                key += "#"
-            is_again = key in self.fields
-            cell = self._cell(f"{key}/again" if is_again else key, one.form, one.place)
-            if cell is None:
-                continue
-            if is_again:
-                self.cells += [cell] if is_loss(one.name) else []
-                continue
-            self.fields[key] = one
-            total = one.total and self._cell(f"{key}/of", "number", one.total)
-            self.cells += [cell, total] if total else [cell]
-        inside = {n for cell in self.cells for n in range(cell.first, cell.last + 1)}
-        outside_bar = BAR.sub(lambda bar: "," * len(bar[0]), self.sample)
-        self.fixed = [
-            n for n, (begin, end) in enumerate(self._spans)
-            if n not in inside and _GLUED.search(outside_bar, max(begin - 1, 0), end + 1)
-        ]  # fmt: skip
-        self.words = " ".join(self.gaps)
-        self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
-        self.is_plain = self.has_value and not self.fixed
-
-    def _cell(self, column: str, form: str, place: tuple[int, int]) -> _Cell | None:
-        inside = [
-            n for n, (begin, end) in enumerate(self._spans)
-            if place[0] <= begin and end <= place[1]
-        ]  # fmt: skip
-        if not inside:
-            return None
-        before = self.sample[place[0] : self._spans[inside[0]][0]]
-        after = self.sample[self._spans[inside[-1]][1] : place[1]]
-        if re.search(r"\d", before + after):
-            # A part of a longer number, as of an address.
-            return None
-        return _Cell(
-            column=column, form=form, first=inside[0], last=inside[-1], before=before, after=after
-        )
-
-    def convert(
-        self, piece: Piece, numbers: NDArray[np.object_], first: Ints, places: Ints
-    ) -> None:
-        """Add a row for each of `n` lines of a piece.
-
-        `first` [n] are the places of a line's first number in all of the piece, and `places` [n]
-        those in its text.
-        """
-        columns = {
-            "line": piece.lines_at(places).astype(np.float64),
-            "place": (places + piece.offset).astype(np.float64),
-        }
-        for cell in self.cells:
-            texts = numbers[first + cell.first].tolist()
-            for number in range(cell.first + 1, cell.last + 1):
-                parts = zip(texts, numbers[first + number].tolist(), strict=True)
-                texts = [*map(self.gaps[number].join, parts)]
-            columns[cell.column] = self._values(cell, texts)
-            if cell.form == "stamp" and _TWO_ORDERS.match(texts[0]):
-                columns[f"{cell.column}/day"] = moments(texts, day_first=True)
-        self.parts.append(Rows(columns))
-
-    def _values(self, cell: _Cell, texts: list[str]) -> Floats:
-        if cell.before or cell.after:
-            texts = [f"{cell.before}{text}{cell.after}" for text in texts]
-        if cell.form == "stamp":
-            return moments(texts)
-        if cell.form in ("clock", "bar clock"):
-            return clocks(texts)
-        joined = " ".join(texts)
-        if "_" in joined or "'" in joined:
-            texts = [text.replace("_", "").replace("'", "") for text in texts]
-        if "," in joined and all(map(_THOUSANDS_OR_DECIMALS.fullmatch, texts)):
-            self.with_commas.add(cell.column)
-        if "e+" in joined:
-            self.rounded.add(cell.column)
-        elif "." in joined or "e-" in joined:
-            self.decimals.add(cell.column)
-        return numbers(texts)
 
 
 @dataclass(kw_only=True)
@@ -247,30 +104,9 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
             kind.shapes.append(shape)
             kind.count += sum(map(len, shape.parts))
     every = sorted(kinds.values(), key=lambda kind: (not _is_of_training(kind), -kind.count))
-    text.kinds = [_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])]
     text.epochs = _epochs(every)
+    text.kinds = [_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])]
     return text
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Lines:
-    """The lines of a piece: the text between their numbers, these numbers, and where each begins.
-
-    `gaps` [n] have a `_HOLE` for each number, `numbers` are those of all lines, `first` [n] is the
-    first one of each line in them, and `place` [n] where each line begins.
-    """
-
-    gaps: list[str]
-    numbers: NDArray[np.object_]
-    first: Ints
-    place: Ints
-    text: str
-
-    def whole(self, line: int) -> str:
-        """Return a line as it was printed."""
-        begin = int(self.place[line])
-        end = self.text.find("\n", begin)
-        return self.text[begin : end if end >= 0 else len(self.text)]
 
 
 def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
@@ -279,7 +115,8 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     A shape is found by the text between its numbers, and one in which numbers belong to words by
     these numbers, too. Lines of a shape that is known and has a value are taken all at once.
     """
-    lines = _lines_of(piece.text, text)
+    lines = cut_lines(piece.text, has_commas=text.has_commas)
+    text.has_commas, text.cut = lines.has_commas, text.cut + lines.too_long
     known = np.array([*map(shapes.get, lines.gaps)], dtype=object)
     of = defaultdict[Shape, list[int]](list)
     counts = np.diff(lines.first)
@@ -302,7 +139,7 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
                 key = (gaps, *(own[n] for n in shape.fixed))
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
-                shape = shapes[key] = Shape(gaps.split(_HOLE), own, text.headers)
+                shape = shapes[key] = Shape(gaps.split(HOLE), own, text.headers)
             if shape is not None and shape.has_value:
                 of[shape].append(line)
                 continue
@@ -314,39 +151,6 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
                 text.phases.append((piece.offset + int(lines.place[line]), phase))
     for shape, own_lines in of.items():
         shape.convert(piece, lines.numbers, lines.first[own_lines], lines.place[own_lines])
-
-
-def _lines_of(printed: str, text: Text) -> _Lines:
-    """Return the lines of a piece, with points for decimal commas, cut if they are too long.
-
-    One search for all lines takes half of the time of one for each.
-    """
-    if text.has_commas:
-        printed = with_points(printed)
-    ends = np.flatnonzero(np.frombuffer(printed.encode("latin-1"), dtype=np.uint8) == _NEWLINE)
-    place = np.concatenate([[0], ends + 1])
-    too_long = int((np.diff(place, append=len(printed) + 1) > LONGEST_LINE + 1).sum())
-    if too_long:
-        text.cut += too_long
-        cut = (line[:LONGEST_LINE].ljust(len(line)) for line in printed.split("\n"))
-        printed = "\n".join(cut)
-    has_words = any(word in printed for word in ("nan", "NaN", "inf"))
-    tokens = (_TOKEN_OR_WORD if has_words else _TOKEN).split(printed)
-    gaps, numbers = _HOLE.join(tokens[::2]), tokens[1::2]
-    may_have_commas = f"{_HOLE},{_HOLE}" in gaps or f"{_HOLE}0," in _HOLE.join(numbers)
-    if may_have_commas and not text.has_commas and has_decimal_commas(printed):
-        text.has_commas = True
-        return _lines_of(printed, text)
-    signs = np.frombuffer(gaps.encode("latin-1"), dtype=np.uint8)
-    holes = np.cumsum(signs == ord(_HOLE))
-    before = holes[np.flatnonzero(signs == _NEWLINE)]
-    return _Lines(
-        gaps=gaps.split("\n"),
-        numbers=np.array(numbers, dtype=object),
-        first=np.concatenate([[0], before, [len(numbers)]]),
-        place=place,
-        text=printed,
-    )
 
 
 def _is_of_training(kind: Kind) -> bool:
@@ -368,6 +172,8 @@ def _in_units_of(kind: Kind, other: Kind) -> Kind:
         for key, one in kind.fields.items()
     }
     for shape in kind.shapes:
+        for keys in (shape.decimals, shape.rounded, shape.with_commas):
+            keys |= {renamed.get(key, key) for key in keys}
         shape.parts = [
             Rows({renamed.get(n, n): factors.get(n, 1.0) * c for n, c in part.columns.items()})
             for part in shape.parts

@@ -126,8 +126,8 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
         if goes_on and (other.is_bar or not best.candidate.has_loss):
             what = "bars" if other.is_bar else "lines of another kind"
             return [
-                f"{what} go on to {one.placed.axis} {one.last:,}: the last loss may be later than "
-                "the one shown"
+                f"{what} go on to {one.placed.axis} {one.last:,}: the last step and loss may be "
+                "later than those shown"
             ]
         beside = [side.kind for side in best.candidate.sides if not side.has_step]
         if other.has_loss and not other.is_bar and other.kind not in beside:

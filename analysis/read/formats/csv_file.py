@@ -1,0 +1,104 @@
+"""Tables whose cells stand between commas, tabs or semicolons."""
+
+import csv
+import io
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from analysis.read.formats.structured import (
+    AXES,
+    NO_COLUMNS,
+    QUOTED,
+    START,
+    as_numbers,
+    logs_of,
+)
+from analysis.read.run_log import RunLog
+from analysis.read.text.pieces import open_bytes
+from analysis.read.text.values import has_decimal_commas, number
+from analysis.read.vocabulary import is_loss, meaning
+
+FIELD_LIMIT = 1 << 17
+MOST_CELLS = 2000
+
+
+def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
+    """Return the delimiter of a table whose first bytes are given; None for anything else.
+
+    A table names an axis, or a loss above a row of numbers.
+    """
+    lines = [line.strip("\ufeff\r") for line in start.decode("utf-8", "replace").split("\n")]
+    if len(lines[0]) > FIELD_LIMIT:
+        return None
+    for sign in ",\t;":
+        head, *rows = (line.split(sign) for line in lines[:2])
+        is_table = _is_header(head, columns) or (_names_loss(head) and any(map(_is_row, rows)))
+        if len(head) > 1 and is_table:
+            return sign
+    return None
+
+
+def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
+    """Whether cells name a step or an epoch, under a known name or the user's."""
+    names = {cell.strip().strip('"').strip() for cell in cells}
+    if columns.get("step") in names:
+        return True
+    return any(meaning(name)[0] in AXES or name == "i" for name in names)
+
+
+def _names_loss(cells: Sequence[str]) -> bool:
+    """Whether cells are names, one of them of a loss."""
+    return any(map(is_loss, cells)) and not any(re.search(r"\d\.|[:=]", cell) for cell in cells)
+
+
+def _is_row(cells: Sequence[str]) -> bool:
+    return not any(cell.strip() and math.isnan(number(cell.strip())) for cell in cells)
+
+
+def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
+    """Return the runs in a table; a header that returns in the middle changes the columns."""
+    rows: list[tuple[int, dict[str, float]]] = []
+    head, rounded = list[str](), set[str]()
+    with open_bytes(path) as file:
+        start = file.read(START).decode("utf-8", "replace")
+    if delimiter == ",":
+        # Only a number in quotes may have a comma.
+        start = " ".join(QUOTED.findall(start))
+    has_commas = has_decimal_commas(start) or (delimiter == ";" and "." not in start)
+    with open_bytes(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
+        for line, cells in _cells(text, delimiter):
+            if _is_header(cells, columns) or _names_loss(cells):
+                head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
+                continue
+            named = dict(zip(head, cells, strict=False))
+            rounded.update(name for name, cell in named.items() if "e+" in cell)
+            rows.append((line, as_numbers(named, has_commas=has_commas)))
+    return logs_of(rows, path=path, name=name, kind="csv", columns=columns, rounded=rounded)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names with a blank for each time that they stood before."""
+    before = Counter[str]()
+    found = []
+    for name in names:
+        found.append(name + " " * before[name])
+        before[name] += 1
+    return found
+
+
+def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    csv.field_size_limit(FIELD_LIMIT)
+    reader = csv.reader((line.replace("\0", "") for line in text), delimiter=delimiter)
+    while True:
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            continue
+        if cells:
+            yield reader.line_num, cells

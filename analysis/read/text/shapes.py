@@ -1,0 +1,140 @@
+"""Shapes of lines: those that differ in their numbers alone, whose values are named once."""
+
+import re
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.read.columns import Rows
+from analysis.read.run_log import Ints
+from analysis.read.text.fields import (
+    BAR,
+    Field,
+    fields_of,
+    named_by_header,
+    with_epoch_of_bar,
+)
+from analysis.read.text.pieces import Piece
+from analysis.read.text.values import clocks, moments, numbers
+from analysis.read.vocabulary import is_loss
+from analysis.stats.intervals import Floats
+
+# A date of which the file tells whether its month or its day is first.
+_TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
+_THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
+_GLUED = re.compile(r"[A-Za-z_./-]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cell:
+    """A column of a shape: the numbers of a line from `first` to `last`, with text around them."""
+
+    column: str
+    form: str
+    first: int
+    last: int
+    before: str
+    after: str
+
+
+class Shape:
+    """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
+
+    def __init__(self, gaps: list[str], numbers: list[str], headers: list[str]) -> None:
+        parts = [*chain.from_iterable(zip(gaps, numbers, strict=False)), gaps[-1]]
+        self.sample = "".join(parts)
+        self.gaps = gaps
+        ends = np.cumsum([len(part) for part in parts]).tolist()
+        self._spans = list(zip(ends[::2], ends[1::2], strict=False))
+        self.fields: dict[str, Field] = {}
+        self.cells: list[_Cell] = []
+        self.decimals: set[str] = set()
+        self.rounded: set[str] = set()
+        self.with_commas: set[str] = set()
+        self.parts: list[Rows] = []
+        found, self.head = fields_of(self.sample)
+        # The header of a table of bars is that of many, with other lines between.
+        known = headers if any(one.form == "bar step" for one in found) else headers[:1]
+        named = (named_by_header(found, self.sample, header) for header in known)
+        found = next((fields for fields in named if fields is not found), found)
+        for one in with_epoch_of_bar(found, self.sample):
+            key = one.key
+            while not one.name and key in self.fields:
+                key += "#"
+            is_again = key in self.fields
+            cell = self._cell(f"{key}/again" if is_again else key, one.form, one.place)
+            if cell is None:
+                continue
+            if is_again:
+                self.cells += [cell] if is_loss(one.name) else []
+                continue
+            self.fields[key] = one
+            total = one.total and self._cell(f"{key}/of", "number", one.total)
+            self.cells += [cell, total] if total else [cell]
+        inside = {n for cell in self.cells for n in range(cell.first, cell.last + 1)}
+        outside_bar = BAR.sub(lambda bar: "," * len(bar[0]), self.sample)
+        self.fixed = [
+            n for n, (begin, end) in enumerate(self._spans)
+            if n not in inside and _GLUED.search(outside_bar, max(begin - 1, 0), end + 1)
+        ]  # fmt: skip
+        self.words = " ".join(self.gaps)
+        self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
+        self.is_plain = self.has_value and not self.fixed
+
+    def _cell(self, column: str, form: str, place: tuple[int, int]) -> _Cell | None:
+        inside = [
+            n for n, (begin, end) in enumerate(self._spans)
+            if place[0] <= begin and end <= place[1]
+        ]  # fmt: skip
+        if not inside:
+            return None
+        before = self.sample[place[0] : self._spans[inside[0]][0]]
+        after = self.sample[self._spans[inside[-1]][1] : place[1]]
+        if re.search(r"\d", before + after):
+            # A part of a longer number, as of an address.
+            return None
+        return _Cell(
+            column=column, form=form, first=inside[0], last=inside[-1], before=before, after=after
+        )
+
+    def convert(
+        self, piece: Piece, numbers: NDArray[np.object_], first: Ints, places: Ints
+    ) -> None:
+        """Add a row for each of `n` lines of a piece.
+
+        `first` [n] are the places of a line's first number in all of the piece, and `places` [n]
+        those in its text.
+        """
+        columns = {
+            "line": piece.lines_at(places).astype(np.float64),
+            "place": (places + piece.offset).astype(np.float64),
+        }
+        for cell in self.cells:
+            texts = numbers[first + cell.first].tolist()
+            for number in range(cell.first + 1, cell.last + 1):
+                parts = zip(texts, numbers[first + number].tolist(), strict=True)
+                texts = [*map(self.gaps[number].join, parts)]
+            columns[cell.column] = self._values(cell, texts)
+            if cell.form == "stamp" and _TWO_ORDERS.match(texts[0]):
+                columns[f"{cell.column}/day"] = moments(texts, day_first=True)
+        self.parts.append(Rows(columns))
+
+    def _values(self, cell: _Cell, texts: list[str]) -> Floats:
+        if cell.before or cell.after:
+            texts = [f"{cell.before}{text}{cell.after}" for text in texts]
+        if cell.form == "stamp":
+            return moments(texts)
+        if cell.form in ("clock", "bar clock"):
+            return clocks(texts)
+        joined = " ".join(texts)
+        if "_" in joined or "'" in joined:
+            texts = [text.replace("_", "").replace("'", "") for text in texts]
+        if "," in joined and all(map(_THOUSANDS_OR_DECIMALS.fullmatch, texts)):
+            self.with_commas.add(cell.column)
+        if "e+" in joined:
+            self.rounded.add(cell.column)
+        elif "." in joined or "e-" in joined:
+            self.decimals.add(cell.column)
+        return numbers(texts)

@@ -1,0 +1,103 @@
+"""Hours and GPU-hours are those that the records can show."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from benchmarks.analysis_coverage.folders import START, Run, write_run
+from tests.analysis.planted.runs import (
+    RNG,
+    falling,
+    rewrite_manifest,
+    seconds,
+)
+
+
+def test_gpu_hours_count_the_ranks_of_each_attempt(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Eight ranks are eight times as fast, so that a step costs the same GPU-hours."""
+    for name, ranks in (("a", 1), ("b", 8)):
+        own = seconds(200)
+        own[:100] /= ranks
+        loss = falling(200) * np.exp(0.01 * RNG.standard_normal(200))
+        planned = Run(seconds=own, loss=loss, attempts=(0, 100), starts=(START + 1000.0 * ranks,))
+        run = write_run(tmp_path / name, planned)
+        rewrite_manifest(run, partial(dict.update, ranks=ranks))
+    [found] = asked("loss", "--by", "gpu_hours", tmp_path / "a", tmp_path / "b")["pairs"]
+    assert found["ratio"] == pytest.approx(1.0, abs=0.02)
+    assert [row.get("gpus") for row in asked("cost", tmp_path)] == [1, None]
+
+
+@pytest.mark.parametrize("jump", [3600.0, -3600.0])
+def test_a_nodes_clock_that_is_set_makes_no_time_of_day_a_measurement(
+    tmp_path: Path, asked: Callable[..., Any], capsys: pytest.CaptureFixture[str], jump: float
+) -> None:
+    """The seconds of training are right, and the time of day leaves them in the middle."""
+    for name, later in (("a", 0.0), ("b", 9000.0)):
+        run = Run(seconds=seconds(), loss=falling(), starts=(START + later,))
+        write_run(tmp_path / name, run)
+    lines = (tmp_path / "b/metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    for record in records:
+        record["time"] += jump if record.get("step", 0) > 600 else 0.0
+    (tmp_path / "b/metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    said = f"the time of day jumps by {jump:,.0f} s at step 610"
+    assert ["gpu_hours" in row for row in asked("cost", tmp_path)] == [True, False]
+    assert main(["cost", str(tmp_path)]) == 0
+    assert f"b: GPU-hours unknown: {said}" in capsys.readouterr().err
+    runs = (tmp_path / "a", tmp_path / "b")
+    [found] = asked("loss", "--by", "wall", *runs)["pairs"]
+    assert (found["word"], said in found["why"]) == ("not compared", True)
+    assert said in asked("speed", "--clock", "wall", *runs)[1]["why"]
+    assert asked("speed", *runs)[1]["ratio"] == pytest.approx(1, abs=0.01)
+
+
+def test_gpu_hours_of_two_models_stand_beside_their_names(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    run = write_run(tmp_path / "a", Run(seconds=np.ones(200), attempts=(0, 180)))
+    rewrite_manifest(run, lambda first: first["placement"][0].update(gpu="NVIDIA H100"))
+    [row] = asked("cost", run)
+    # 180 and 20 records of 2.5 s, and a set-up of 15 s each.
+    assert row["gpu"] == f"NVIDIA H100 ({465 / 3600:.3f} h) + NVIDIA A40 ({65 / 3600:.4f} h)"
+    assert row["gpu_hours"] == pytest.approx((465 + 65) / 3600, rel=0.01)
+
+
+def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """It died at step 1500 and went on from step 1000, ten minutes later."""
+    steps = [(step, 0.0) for step in range(5, 1505, 5)]
+    steps += [(step, 1250.0 + 600.0) for step in range(1005, 2005, 5)]
+    (tmp_path / "a.jsonl").write_text(
+        "".join(
+            json.dumps({"step": step, "loss": 1 / step, "time": START + later + step / 2}) + "\n"
+            for step, later in steps
+        )
+    )
+    [row] = asked("cost", tmp_path / "a.jsonl", "--set", "gpus=8")
+    assert "gpu_hours" not in row
+    [reached] = asked("target", "--target", "loss<=0.0006", tmp_path / "a.jsonl")["groups"]
+    assert reached["minutes"] > 10
+    assert "availability_gain" not in reached
+
+
+def test_local_times_at_the_end_of_summer_time_tell_no_time(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        "".join(
+            json.dumps({"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)})
+            + "\n"
+            for n in range(1, 1000)
+        )
+    )
+    [row] = asked("cost", tmp_path / "a.jsonl")
+    assert "minutes" not in row

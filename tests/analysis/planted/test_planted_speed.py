@@ -1,0 +1,195 @@
+"""A planted speed is found, or its verdict is withheld in a sentence."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from benchmarks.analysis_coverage.folders import START, Run, write_run
+from tests.analysis.planted.runs import (
+    RNG,
+    WORKERS,
+    rewrite_manifest,
+    seconds,
+    turns,
+    write_program,
+)
+
+
+def test_runs_of_an_arm_that_mostly_came_first_support_no_claim(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The node becomes slower from run to run, and one straggler does not hide that."""
+    for place, arm in enumerate("aaaabaabbabbbb"):
+        run = Run(
+            seconds=seconds(slower=1.005**place),
+            seed=place,
+            overrides=WORKERS if arm == "b" else (),
+            starts=(START + 1000.0 * place,),
+        )
+        write_run(tmp_path / f"{arm}{place:02d}", run)
+    found = verdicts(tmp_path)["speed"]
+    assert found["low"] < 1 < found["high"]
+    assert "most runs of one before those of the other, for which the" in found["verdict"]
+    assert "not the effect of any one of them" in found["differs"]
+
+
+def test_what_printed_digits_leave_open_is_in_the_interval_of_repeats(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """1.349 and 1.351 steps a second, printed with one digit."""
+    printed, rates = {"a": "1.3", "b": "1.4"}, {"a": 0.1, "b": 0.2}
+    for name, arm, own in turns(3):
+        start, seed = own["starts"][0], own["seed"]
+        write_program(tmp_path / name, printed=printed[arm], lr=rates[arm], seed=seed, start=start)
+    found = verdicts(tmp_path)["speed"]
+    assert found["low"] < 1.0015 < found["high"]
+    assert found["word"] == "undetermined"
+
+
+def test_repeats_of_a_program_that_prints_the_same_are_told_by_when_they_ran(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    for number in range(3):
+        start = START + 1000.0 * number
+        write_program(tmp_path / str(number), printed="1.3", lr=0.1, seed=0, start=start)
+    assert [row["runs"] for row in asked("cells", tmp_path)["cells"]] == [3]
+
+
+def test_a_run_that_ran_at_once_with_a_third_is_not_compared(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """The third is named to the command, or only a cell of the same study."""
+    cells = {"a": (1.0, 0, 0.0), "b": (1.4, 3, 5000.0), "c": (1.4, 5, 5003.0)}
+    (tmp_path / "study.yaml").write_text("kind: study\n")
+    head = "index\torder\tcell\trepeat\tshape\tdigest\tdata.workers\n"
+    rows = [f"{n}\t{n}\t{name}\t1\tx\td\t{cells[name][1]}\n" for n, name in enumerate(cells)]
+    (tmp_path / "cells.tsv").write_text(head + "".join(rows))
+    for name, (slower, workers, later) in cells.items():
+        overrides = (f"data.workers={workers}",)
+        run = Run(seconds=seconds(slower=slower), overrides=overrides, starts=(START + later,))
+        write_run(tmp_path / "cells" / name, run)
+    for names in ("abc", "ab"):
+        found = asked("speed", *(tmp_path / "cells" / name for name in names))[1]
+        assert (found["word"], found["why"]) == ("not compared", "b and c ran at once on n1")
+        over_time = ("loss", "--by", "train_s", *(tmp_path / "cells" / name for name in names))
+        assert asked(*over_time)["pairs"][0]["why"] == "b and c ran at once on n1"
+
+
+def test_rates_are_compared_over_the_steps_that_all_runs_have(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """Both arms slow down at step 1000, and one was stopped at step 900."""
+    for name, arm, own in turns(3, apart=3000.0):
+        each = seconds(200)
+        each[100:] *= 1.3
+        write_run(tmp_path / name, Run(seconds=each[: 200 if arm == "a" else 90], **own))
+    found = verdicts(tmp_path)["speed"]
+    assert (found["word"], found["low"] < 1 < found["high"]) == ("same", True)
+    assert "up to step 900, which all have" in found["verdict"]
+
+
+def test_attempts_too_short_to_show_their_warm_up_make_no_run_slower(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The first arm is preempted each 90 steps, and each attempt begins at half the speed."""
+    for number in range(3):
+        for arm, begun in (("a", tuple(range(0, 108, 9))), ("b", (0,)), ("c", (0, 99))):
+            own = seconds(108)
+            for row in begun:
+                own[row : row + 3] *= 2
+            run = Run(
+                seconds=own,
+                seed=number,
+                overrides=WORKERS if arm != "a" else (),
+                attempts=begun,
+                starts=(START + 5000.0 * (2 * number + (arm != "a")) + (arm == "c") * 1e5,),
+            )
+            write_run(tmp_path / arm / f"{arm}{number}", run)
+    found = verdicts(tmp_path / "a", tmp_path / "b")["speed"]
+    assert found["word"] == "undetermined"
+    assert "all attempts of a0 are too short to tell their warm-up" in found["verdict"]
+
+
+def test_a_doubt_about_the_rates_of_repeats_leaves_them_without_a_verdict(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The times of each program are without a unit."""
+    for name, arm, own in turns(3):
+        folder, lr = tmp_path / name, {"a": 0.1, "b": 0.2}[arm]
+        write_program(folder, printed="1.3", lr=lr, seed=own["seed"], start=own["starts"][0])
+        per_step = {"a": 0.5, "b": 500.0}[arm] * (1 + 0.001 * RNG.standard_normal(200))
+        lines = [f"step {n} loss 0.5 step_time {one:.4f}\n" for n, one in enumerate(per_step)]
+        (folder / "attempts" / "001" / "output.log").write_text("".join(lines))
+    assert verdicts(tmp_path)["speed"]["word"] in ("undetermined", "not compared")
+
+
+def test_two_long_pauses_of_every_run_of_an_arm_count(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """At two ends of epochs, for twenty records each, which the log does not declare."""
+    for name, arm, own in turns(3, apart=3000.0):
+        each = seconds(300)
+        if arm == "b":
+            each[RNG.choice(np.arange(50, 300), 2, replace=False)] += 20
+        write_run(tmp_path / name, Run(seconds=each, **own))
+    found = verdicts(tmp_path)["speed"]
+    assert found["ratio"] == pytest.approx(1 / (1 + 40 / 300), rel=0.01)
+    assert found["word"] == "slower"
+
+
+def rewrite_placement(run: Path, *places: dict[str, str]) -> None:
+    """Give a run a rank at each of these places."""
+
+    def change(first: dict[str, Any]) -> None:
+        [place] = first["placement"]
+        first["placement"] = [place | other for other in places]
+        first["ranks"] = len(places)
+
+    rewrite_manifest(run, change)
+
+
+def write_ranks(folder: Path, *, gpu: str = "NVIDIA A40", **ranks: tuple[str, ...]) -> None:
+    """Write three runs for each number of ranks, on these nodes; `gpu` is what the most have."""
+    most = max(map(len, ranks.values()))
+    for seed in range(3):
+        for place, (name, nodes) in enumerate(ranks.items()):
+            start = START + 1000.0 * (seed * len(ranks) + place)
+            own = seconds(slower=1 / len(nodes))
+            run = write_run(folder / f"{name}_{seed}", Run(seconds=own, seed=seed, starts=(start,)))
+            model = gpu if len(nodes) == most else "NVIDIA A40"
+            rewrite_placement(run, *({"node": node, "gpu": model} for node in nodes))
+
+
+def test_scaling_names_what_differs_beside_the_ranks(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """Four ranks on another GPU: 4x as fast is not the effect of the ranks."""
+    write_ranks(tmp_path, gpu="NVIDIA H100", one=("n1",), four=("n1",) * 4)
+    found = asked("cells", "--scaling", tmp_path)[1]
+    assert found["word"] == "not compared"
+    assert "more than the ranks differs (gpu: NVIDIA A40 -> NVIDIA H100)" in found["verdict"]
+    assert "efficiency" not in found
+
+
+def test_scaling_goes_beyond_one_node(tmp_path: Path, asked: Callable[..., Any]) -> None:
+    write_ranks(tmp_path, one=("n1",), two=("n1",) * 2, four=("n1", "n1", "n2", "n2"))
+    found = asked("cells", "--scaling", tmp_path)
+    assert [row["ranks"] for row in found] == [1, 2, 4]
+    assert found[2]["efficiency_low"] < 1 < found[2]["efficiency_high"]
+    assert "nodes differ" in found[2]["verdict"]
+
+
+def test_a_table_of_many_verdicts_says_how_many_sentences_it_leaves_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(12):
+        start = START + 1000.0 * number
+        write_run(tmp_path / f"{number:02d}", Run(seconds=seconds(), seed=number, starts=(start,)))
+    main(["speed", str(tmp_path)])
+    assert "3 more sentences (--all shows them)" in capsys.readouterr().out
+    main(["speed", str(tmp_path), "--all"])
+    assert "more sentences" not in capsys.readouterr().out
