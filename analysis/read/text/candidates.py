@@ -10,7 +10,14 @@ from analysis.read.text.counts import MANY, axis_of, counted_steps, nested_count
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
+from analysis.read.vocabulary import (
+    is_evaluation,
+    is_loss,
+    is_wait,
+    key_of,
+    meaning,
+    preference,
+)
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
@@ -64,10 +71,13 @@ class Candidate:
         return BAR_STEP in self.kind.fields
 
 
-def candidates_of(kinds: Sequence[Kind], *, is_alone: bool = False) -> list[Candidate]:
+def candidates_of(
+    kinds: Sequence[Kind], *, is_alone: bool = False, is_of_losses: bool = False
+) -> list[Candidate]:
     """Return a candidate for every way to read each kind, with what stands beside it.
 
-    A loss of any name is the loss of lines that stand alone.
+    A loss of any name is the loss of lines that stand alone. Numbers of unknown names are losses in
+    a file that is called one of losses, if nothing is called a loss in it.
     """
     every = []
     details = [kind for kind in kinds if _SUMMARY not in kind.fields]
@@ -77,6 +87,8 @@ def candidates_of(kinds: Sequence[Kind], *, is_alone: bool = False) -> list[Cand
     for kind in details if has_loss else kinds:
         if not has_loss and 2 * kind.count > lines:
             kind = _with_name(kind)
+        if not has_loss and is_of_losses:
+            kind = _with_losses(kind)
         dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
         steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
         every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
@@ -91,6 +103,20 @@ def _with_name(kind: Kind) -> Kind:
     if key is None:
         return kind
     return replace(kind, fields={**kind.fields, key: replace(kind.fields[key], name=UNNAMED)})
+
+
+def _with_losses(kind: Kind) -> Kind:
+    """Return a kind in which numbers of unknown names are called losses: `G_GAN: 0.5`."""
+    unknown = {
+        key for key, one in kind.fields.items()
+        if one.name and key in kind.decimals and not meaning(one.name, one.unit)[0]
+        and not (is_evaluation(one.name) or is_wait(one.name))
+    }  # fmt: skip
+    fields = {
+        key: replace(one, name=f"{one.name} loss") if key in unknown else one
+        for key, one in kind.fields.items()
+    }
+    return replace(kind, fields=fields)
 
 
 def _candidate(

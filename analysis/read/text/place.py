@@ -16,6 +16,7 @@ from analysis.stats.intervals import Floats
 
 # Of the losses beside bars this share stands at steps of their own.
 LEAST_APART = 0.9
+FEWEST_EPOCHS = 3
 # Records every k steps are at shares of the whole that differ by less.
 EVEN = 0.01
 _CLOCKS = frozenset(
@@ -27,6 +28,10 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     """Return the rows of a candidate on the axis that they have, None if they have none."""
     epochs = text.epochs
     rows, remarks = one_rank(_with_epochs(candidate.rows, epochs))
+    if candidate.has_step and _are_epochs(rows["step"], epochs["epoch"]):
+        rows = Rows(
+            {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
+        )
     sides, are_two = [*candidate.sides], False
     if candidate.is_bar:
         are_two = _are_two_bars(rows)
@@ -65,6 +70,12 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
             *(one.without_unit - candidate.rows.columns.keys() for one in candidate.sides)
         ),
     )
+
+
+def _are_epochs(step: Floats, epoch: Floats) -> bool:
+    """Whether a count without a name of its own has the values of the epochs that others name."""
+    named = np.unique(epoch)
+    return len(named) >= FEWEST_EPOCHS and len(step) == len(named) and bool((step == named).all())
 
 
 def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
@@ -108,7 +119,7 @@ def last_drawings(rows: Rows) -> Rows:
     differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["of"]) != 0)
     differs |= np.diff(rows["epoch"]) > 0
     differs |= np.diff(rows["bar_s"]) < 0
-    return rows.take(np.append(differs, True))
+    return rows.merged(np.append(0, np.cumsum(differs))[: len(rows)])
 
 
 def _is_announced(rows: Rows, text: Text) -> NDArray[np.bool_]:
@@ -158,13 +169,15 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
     """Return rows with those of the lines beside them, each at the step that it belongs to."""
     parts, of = [rows], [np.arange(len(rows))]
     has_loss = "loss" in rows
+    # Some drawings of a bar may have a record glued to them.
+    has_few = "bar_s" in rows and 2 * np.isfinite(rows["loss"]).sum() < len(rows)
     for side, other in sides:
         if not len(rows):
             continue
         kept = [
             name for name in other.columns
             if name in ("line", "place", "time") or is_evaluation(name)
-            or (name == "loss" and "bar_s" in rows and not has_loss)
+            or (name == "loss" and has_few)
             or not ((side.axis in ("step", "epoch") and side.has_axis) or name in rows.columns
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
