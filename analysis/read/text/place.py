@@ -59,13 +59,17 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if are_two:
         uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
-    rows = _with_sides(rows, beside, axis=axis)
+    rows = _with_sides(rows, beside)
+    is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
+    if is_rate_of_tokens and candidate.name == "key: value":
+        of_what = "the log does not say whether its tokens/s are of one device or of all"
+        uncertain["printed"] = of_what
     return Placed(
         rows=rows,
         axis=axis,
         remarks=remarks,
         loss_name=candidate.loss_name,
-        uncertain={**uncertain, **_uncertain(rows, axis, candidate), **candidate.uncertain},
+        uncertain={**uncertain, **candidate.uncertain},
         without_unit=candidate.without_unit.union(
             *(one.without_unit - candidate.rows.columns.keys() for one in candidate.sides)
         ),
@@ -156,16 +160,7 @@ def _of_other_totals(rows: Rows) -> tuple[NDArray[np.bool_], list[str]]:
     return (rows["of"] != main) & ~np.isnan(rows["of"]), [remark]
 
 
-def _uncertain(rows: Rows, axis: str, candidate: Candidate) -> dict[str, str]:
-    """Return the quantities that may be something else, with the reason."""
-    found = {}
-    is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
-    if is_rate_of_tokens and candidate.name == "key: value":
-        found["printed"] = "the log does not say whether its tokens/s are of one device or of all"
-    return found
-
-
-def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: str) -> Rows:
+def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
     """Return rows with those of the lines beside them, each at the step that it belongs to."""
     parts, of = [rows], [np.arange(len(rows))]
     has_loss = "loss" in rows
@@ -186,6 +181,9 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
         if "bar_s" in rows and is_apart and not side.has_evaluation:
             # Written apart from the bars, as the two streams of a program are.
             steps = _steps_apart(rows, other)
+            if steps is None and "loss" in other and rows["step"][-1] == rows["of"][-1]:
+                # The last one is of the end, that of a bar which has ended.
+                other, steps = other.take(np.array([-1])), rows["step"][-1:]
             if steps is None:
                 kept = [name for name in kept if name != "loss"]
             else:

@@ -322,6 +322,14 @@ def test_losses_apart_from_the_bars_are_at_even_steps(tmp_path):
     assert steps.tolist() == list(range(10, 161, 10))
 
 
+def test_of_losses_apart_from_a_bar_at_unknown_steps_the_last_is_of_its_end(tmp_path):
+    bars = [f"{n}%|##| {n}/167 [00:{n // 3:02d}<00:01, 3.0it/s]" for n in range(168)]
+    dicts = [f"{{'loss': {5 / n:.4f}, 'epoch': {n * n / 100:.2f}}}" for n in range(1, 17)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*bars, *dicts]))
+    assert log.step[np.isfinite(log.column("loss"))].tolist() == [167]
+    assert log.last("loss") == 0.3125
+
+
 def test_a_loss_without_a_count_is_shown_and_doubted(tmp_path):
     rows = [f"train loss = {3 / n:.4f}" for n in range(1, 30)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
