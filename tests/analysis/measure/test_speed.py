@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.measure.rate import measure_rate
+from analysis.measure.rate import measure_rate, measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
+from analysis.read.find import read_logs
 from analysis.verdict import Comparison, ratio_text, verdicts
 from tests.analysis.foreign_logs import log_of
 
@@ -59,6 +60,16 @@ def test_logs_that_name_different_batches_are_compared_in_images():
     found = compared(small, large, "wall")
     assert found["ratio"] == pytest.approx(2.0, rel=0.02)
     assert found["word"] == "different"
+
+
+def test_logs_that_print_only_images_per_second_are_compared_in_images(tmp_path):
+    for name, rate in (("a", 120.0), ("b", 150.0)):
+        rows = [f"step {n}: loss: {5 / n:.4f}, images/sec: {rate + n % 5}" for n in range(1, 90)]
+        (tmp_path / name).write_text("\n".join(rows))
+    runs = measure_rates(read_logs([str(tmp_path / name) for name in "ab"]))
+    assert runs[0].images_per_s == pytest.approx(122, abs=1)
+    found = speed_contrast(*(Arm(runs=(run,)) for run in runs))
+    assert math.exp(found.mean.value) == pytest.approx(152 / 122, abs=0.01)
 
 
 def test_samples_are_not_compared_with_steps():
