@@ -63,6 +63,31 @@ class Intervals:
         each = ("steps", "seconds", "images", "attempt", "row", "start")
         return replace(self, **{name: getattr(self, name)[kept] for name in each})
 
+    def joined(self, step: Ints, marks: Ints) -> "Intervals":
+        """Return the intervals with those joined between which none of the steps `marks` lies.
+
+        `step` are the steps of the records. Another log may have fewer of them.
+        """
+        first, last = step[self.start], step[self.row]
+        opens = np.isin(first, marks) | (first != np.roll(last, 1))
+        opens[:1] = True
+        begin = np.flatnonzero(opens)
+        end = np.append(begin[1:], len(first)) - 1
+        steps = np.add.reduceat(self.steps, begin)
+        return replace(
+            self,
+            steps=steps,
+            seconds=np.add.reduceat(self.seconds * self.steps, begin) / steps,
+            images=np.add.reduceat(self.images * self.steps, begin) / steps,
+            attempt=self.attempt[end],
+            row=self.row[end],
+            start=self.start[begin],
+        )
+
+    def pairs(self, step: Ints) -> NDArray[np.complex128]:
+        """Return the first and the last step of each interval as a complex number [m]."""
+        return step[self.start] + 1j * step[self.row]
+
 
 def available_clocks(log: RunLog) -> list[str]:
     """Return the clocks that a log can be measured on, in order of preference."""
