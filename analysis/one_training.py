@@ -1,11 +1,9 @@
 """Logs of one training: its copies, its ranks and its segments, which are no repeats of it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from analysis.measure.rate import MeasuredRate
 from analysis.observations import seed_of
 from analysis.read.run_log import RunLog
 
@@ -15,23 +13,22 @@ IN_STEP = 0.1
 NEXT = 2
 
 
-def distinct_runs(runs: Sequence[MeasuredRate]) -> list[MeasuredRate]:
-    """Return the first run of each training, with a remark for each other that is left out."""
-    kept: list[MeasuredRate] = []
-    place_of: list[int] = []  # the place among the kept ones of the training of each run
-    for run in runs:
-        found = (why_one_training(one.log, run.log) for one in runs[: len(place_of)])
-        place, why = next(
-            ((place, why) for place, why in zip(place_of, found, strict=True) if why),
-            (len(kept), None),
-        )
-        place_of.append(place)
+def distinct_runs(logs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
+    """Return the first run of each training, and a remark on each other that is left out.
+
+    The runs are of one recipe, or may be.
+    """
+    trainings: list[list[RunLog]] = []
+    remarks = []
+    for log in logs:
+        whys = ((one, why_one_training(part, log)) for one in trainings for part in one)
+        training, why = next((found for found in whys if found[1]), ([], None))
         if why is None:
-            kept.append(run)
+            trainings.append(training)
         else:
-            remark = f"{run.log.name}: left out: {why} of {kept[place].log.name}"
-            kept[place] = replace(kept[place], remarks=(*kept[place].remarks, remark))
-    return kept
+            remarks.append(f"left out: {log.name} is {why} of {training[0].name}")
+        training.append(log)
+    return [training[0] for training in trainings], remarks
 
 
 def why_one_training(a: RunLog, b: RunLog) -> str | None:

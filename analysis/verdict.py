@@ -11,7 +11,13 @@ from configs.terminal import printable
 # Of a ratio, after the point.
 MOST_DIGITS = 5
 FIELDS = ("word", "ratio", "low", "high", "unit", "n", "comparisons", "verdict", "why")
-_REPLICATES = {"round": "rounds", "pass": "passes", "repeat": "runs a side", "seed": "seeds a side"}
+_REPLICATES = {
+    "round": "rounds",
+    "pass": "passes",
+    "repeat": "runs a side",
+    "seed": "seeds a side",
+    "pair": "pairs of cells",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,6 +29,6 @@ def run(args: argparse.Namespace) -> int:
     found = group_times(times)
     rows = group_rows(found)
     put(rows, args, json={"groups": rows})
-    remark(remarks)
+    remark([*remarks, *(line for group in found for line in group.remarks)])
     remark(f"{name}: never reached {args.target}" for group in found for name in group.missed)
     return 0 if any(group.reached for group in found) else 1

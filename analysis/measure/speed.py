@@ -80,8 +80,15 @@ class Arm:
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
-    groups = group_alike(runs, lambda run: recipe(run.log))
-    return [Arm(runs=tuple(distinct_runs(group))) for group in groups]
+    return [_arm(group) for group in group_alike(runs, lambda run: recipe(run.log))]
+
+
+def _arm(runs: Sequence[MeasuredRate]) -> Arm:
+    """Return the arm of runs of one recipe; its first run says which are left out as copies."""
+    logs, remarks = distinct_runs([run.log for run in runs])
+    kept = {id(log) for log in logs}
+    first, *others = (run for run in runs if id(run.log) in kept)
+    return Arm(runs=(replace(first, remarks=(*first.remarks, *remarks)), *others))
 
 
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:

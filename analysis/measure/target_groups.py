@@ -1,15 +1,14 @@
 """Groups of runs on their way to a target: speedup, and what it is made of, against the first."""
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.differences import recipe
-from analysis.measure.time_to_target import MLPERF, TimeToTarget
+from analysis.measure.time_to_target import MLPERF, Reached, TimeToTarget
 from analysis.observations import (
     group_alike,
     nodes_of,
@@ -18,7 +17,7 @@ from analysis.observations import (
     told_in_blocks,
     told_machines,
 )
-from analysis.one_training import why_one_training
+from analysis.one_training import distinct_runs
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
@@ -40,7 +39,7 @@ class TargetGroup:
     """Repeats of one run, or MLPerf's results of one `size`; `missed` failed the target.
 
     `size` is the number of devices and the global batch, 0 if unknown. `untimed` says why their
-    times are not compared.
+    times are not compared, and `remarks` name copies of others that are left out.
     """
 
     name: str
@@ -48,6 +47,7 @@ class TargetGroup:
     reached: tuple[TimeToTarget, ...]
     missed: tuple[str, ...]
     untimed: str | None
+    remarks: tuple[str, ...] = ()
 
     def values(self, name: str) -> Floats:
         """Return an attribute of every run that reached the target."""
@@ -60,24 +60,28 @@ class TargetGroup:
         return float(np.exp(np.log(values).mean())) if is_known else None
 
 
-def group_times(times: Sequence[tuple[RunLog, TimeToTarget | None]]) -> list[TargetGroup]:
+def group_times(times: Sequence[Reached]) -> list[TargetGroup]:
     """Group runs by their recipe, in the order of devices and global batch."""
     logs = [log for log, _ in times]
     doubts = ((log, log.uncertain.get("time")) for log in logs)
     untimed = {id(log): f"{log.name}: {doubt}" for log, doubt in doubts if doubt}
     untimed |= ran_at_once(logs)
-    return [
-        TargetGroup(
-            name=members[0][0].name,
-            size=_size(members[0][0]),
-            reached=tuple(one for _, one in members if one),
-            missed=tuple(log.name for log, one in members if one is None),
-            untimed=next((untimed[id(log)] for log, _ in members if id(log) in untimed), None),
-        )
-        for members in group_alike(
-            sorted(times, key=lambda one: _size(one[0])), lambda one: _group(one[0])
-        )
-    ]
+    groups = group_alike(sorted(times, key=lambda one: _size(one[0])), lambda one: _group(one[0]))
+    return [_target_group(members, untimed) for members in groups]
+
+
+def _target_group(members: Sequence[Reached], untimed: Mapping[int, str]) -> TargetGroup:
+    logs, remarks = distinct_runs([log for log, _ in members])
+    kept = {id(log) for log in logs}
+    counted = [(log, one) for log, one in members if id(log) in kept]
+    return TargetGroup(
+        name=logs[0].name,
+        size=_size(logs[0]),
+        reached=tuple(one for _, one in counted if one),
+        missed=tuple(log.name for log, one in counted if one is None),
+        untimed=next((untimed[own] for own in kept if own in untimed), None),
+        remarks=tuple(remarks),
+    )
 
 
 def _group(log: RunLog) -> Hashable | None:
@@ -158,10 +162,6 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
         return Contrast(mean=None, why="a run met the target at its first value")
     if name != "images" and (why := base.untimed or group.untimed):
         return refused(why)
-    for side in (base, group):
-        for a, b in combinations(side.reached, 2):
-            if why := why_one_training(a.log, b.log):
-                return refused(f"{b.log.name} is {why} of {a.log.name}")
     doubts = (run.log.uncertain.get(of) for of in ("step", "time", "loss")
               for run in (*base.reached, *group.reached))  # fmt: skip
     if doubt := next(filter(None, doubts), None):

@@ -13,7 +13,8 @@ from analysis.measure.differences import causes, differences
 from analysis.measure.loss import sense_of
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.time_breakdown import time_breakdown
-from analysis.one_training import why_one_training
+from analysis.observations import group_alike
+from analysis.one_training import distinct_runs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
@@ -289,11 +290,13 @@ def samples_to_target(
     goal = _parse_or_find_target(target, logs)
     times, remarks = times_to_target(logs, goal)
     remarks += [] if goal.name != target else [f"the target is {goal}"]
-    times, copies = _without_copies(times)
+    kept, copies = _distinct_by_batch([log for log, _ in times])
     remarks += copies
     found: dict[int, list[float]] = defaultdict(list)
     blur: dict[int, float] = defaultdict(float)
     for log, reached in times:
+        if id(log) not in kept:
+            continue
         if log.global_batch is None:
             remarks.append(f"left out: {log.name}: its global batch is not known")
         elif reached is None:
@@ -310,24 +313,23 @@ def samples_to_target(
     return {batch: np.array(images) for batch, images in sorted(found.items())}, blur, remarks
 
 
-def _without_copies(times: Sequence[Reached]) -> tuple[list[Reached], list[str]]:
-    """Return runs without copies of others, and remarks; refuse unlike runs of one batch."""
-    kept: list[Reached] = []
-    remarks = []
-    for log, reached in times:
-        alike = [one for one, _ in kept if one.global_batch == log.global_batch]
-        for one in alike:
-            unlike = causes(differences(one, log), of="loss")
+def _distinct_by_batch(logs: Sequence[RunLog]) -> tuple[set[int], list[str]]:
+    """Return the ids of runs without copies of others, and remarks on these.
+
+    Raise `Unreadable` if runs of one batch differ in anything else that affects the loss.
+    """
+    kept, remarks = set[int](), list[str]()
+    for group in group_alike(logs, lambda log: log.global_batch):
+        for log in group[1:]:
+            unlike = causes(differences(group[0], log), of="loss")
             if names := [item.name for item in unlike if item.name not in FREE]:
                 raise Unreadable(
-                    f"{one.name} and {log.name} have one batch and differ in {', '.join(names)}: "
-                    "take runs whose loss only the batch and the seed affect"
+                    f"{group[0].name} and {log.name} have one batch and differ in "
+                    f"{', '.join(names)}: take runs whose loss only the batch and the seed affect"
                 )
-        same = ((one, why_one_training(one, log)) for one in alike)
-        if found := next(((one, why) for one, why in same if why), None):
-            remarks.append(f"left out: {log.name} is {found[1]} of {found[0].name}")
-        else:
-            kept.append((log, reached))
+        distinct, copies = distinct_runs(group)
+        kept |= {id(log) for log in distinct}
+        remarks += copies
     return kept, remarks
 
 

@@ -87,8 +87,10 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         return "printed_s", {}
     values, steps = rows["duration_s"][at], np.diff(rows["step"][at])
     passed = _unwrapped(values)
-    if len(at) > 2 and _share_of_rises(passed) > RISES:
-        return ("elapsed_s" if passed.max() > 1.5 * passed.min() else "printed_s"), {}
+    if len(at) > 2 and _share_of_rises(passed) > RISES and passed.max() > 1.5 * passed.min():
+        return "elapsed_s", {}
+    if len(at) > 2 and (np.diff(passed) > 0).mean() > RISES:
+        return "printed_s", {}
     ratio = _against_stamps(rows["time"][at], values, steps)
     if ratio is not None:
         # Any other time than that of a step is told by the stamps as well.
@@ -167,7 +169,8 @@ def in_seconds(time: Floats) -> Floats:
 
 def _is_beside_data(rows: Rows, values: Floats) -> bool:
     """Whether a `data_time` is printed that is a part of a time."""
-    waits = next((rows[name] for name in rows.columns if key_of(name) == "data time"), None)
+    names = (name for name in rows.columns if key_of(name) in ("data time", "data"))
+    waits = next((rows[name] for name in names), None)
     return waits is not None and median(waits) <= median(values)
 
 

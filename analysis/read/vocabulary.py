@@ -37,10 +37,24 @@ ALIASES = {
 _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
 # Words that say whose or which value it is, and not what is measured; of a loss also some more.
-_NEUTRAL = frozenset(["train", "training", "trainer", "global", "current", "completed", "consumed"])
+_NEUTRAL = frozenset(
+    ["train", "training", "trainer", "learn", "global", "current", "completed", "consumed"]
+)
 _MEANS = frozenset(["avg", "average", "mean", "avr", "running", "epoch"])
 _OF_LOSS = _NEUTRAL | _MEANS | {
     "reduced", "total", "step", "batch", "tr", "lm", "metrics"
+}  # fmt: skip
+# Words of other languages; in UTF-8 each is as long as its translation, or longer.
+ENGLISH = {
+    "训练": "train", "验证": "valid", "测试": "test", "损失值": "loss", "损失": "loss",
+    "轮次": "epoch", "轮数": "epoch", "周期": "epoch", "步骤": "step", "步数": "step",
+    "迭代": "iter", "批次": "batch", "学习率": "lr", "准确率": "acc", "平均": "mean",
+    "耗时": "time", "用时": "time", "秒": "s", "最佳": "best", "最优": "best",
+    "\uff1a": ":", "\uff0c": ",", "\uff08": "(", "\uff09": ")", "\u3002": ".", "\uff1b": ";",
+    "エポック": "epoch", "損失": "loss", "検証": "valid", "学習": "train",
+    "에포크": "epoch", "손실": "loss", "검증": "valid", "훈련": "train", "학습": "train",
+    "Эпоха": "epoch", "эпоха": "epoch", "потери": "loss", "Потери": "loss",
+    "Época": "epoch", "época": "epoch", "Pérdida": "loss", "pérdida": "loss",
 }  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
 # `step/s` is a rate; `step_s` is a time.
@@ -112,6 +126,9 @@ _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backw
 @lru_cache(maxsize=4096)
 def key_of(name: str) -> str:
     """Return the words of a name in lower case, between single blanks."""
+    if not name.isascii():
+        for word, english in ENGLISH.items():
+            name = name.replace(word, f" {english} ")
     words = _SLASH_S.sub(" per ", _CAMEL.sub(" ", name.strip().strip("\"'/")).lower())
     return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
 

@@ -21,7 +21,7 @@ from analysis.stats.sequential import CommonVariance
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
 ]
-Unit = Literal["round", "pass", "repeat", "seed", "step", "run", "none"]
+Unit = Literal["round", "pass", "repeat", "seed", "pair", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
 NODES_DIFFER = "nodes differ"

@@ -1,4 +1,4 @@
-"""Estimate main effects from pairs of cells that differ in one factor."""
+"""Estimate main effects on the speed from pairs of cells that differ in one factor."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,57 +6,50 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.rate import MeasuredRate
 from analysis.measure.speed import SPEED, Arm, log_ratio, why_not_comparable
 from analysis.observations import pass_of, ran_at_once
-from analysis.stats.contrast import Contrast, Quantity, refused
+from analysis.stats.contrast import Contrast, refused
 from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean
 from analysis.stats.samples import one_sample
-from analysis.study.cells import Levels, factors_of, node_of_one_side, peak_memory_gb
+from analysis.study.cells import Levels, factors_of, node_of_one_side
 from analysis.verdict import Comparison, verdicts
 
 Pair = tuple[Arm, Arm]
 MIN_PAIRS = 3
-PAIRS = ("pairs of cells",)
-METRICS = {
-    "images_per_s": SPEED,
-    "gpu_gb": Quantity(name="memory", better="lower", margin=0.01),
-}
 
 
 def effect_rows(arms: Sequence[Arm]) -> list[dict[str, Any]]:
-    """Return a row for each level of a factor against its first one, for every metric."""
+    """Return a row for each level of a factor against its first one."""
     factors, levels = factors_of([arm.runs[0].log for arm in arms])
+    cells = _cells(arms, levels)
+    at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
     rows: list[dict[str, Any]] = []
     comparisons = []
-    at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
-    for metric, quantity in METRICS.items():
-        cells = _cells(arms, levels, metric)
-        for index, factor in enumerate(factors):
-            before, *others = sorted(dict.fromkeys(own[index] for own in levels), key=_rank)
-            for after in others:
-                pairs = _pairs(cells, index, before, after)
-                if not pairs:
-                    continue
-                contrast = _contrast(pairs, metric, at_once)
-                row = {"metric": metric, "factor": factor, "from": before, "to": after}
-                rows.append(row | {"pairs": len(pairs)})
-                names = {"base": f"{factor} {before}", "arm": f"{factor} {after}"}
-                comparisons.append(Comparison(quantity=quantity, contrast=contrast, **names))
+    for index, factor in enumerate(factors):
+        before, *others = sorted(dict.fromkeys(own[index] for own in levels), key=_rank)
+        for after in others:
+            if pairs := _pairs(cells, index, before, after):
+                rows.append({"factor": factor, "from": before, "to": after, "pairs": len(pairs)})
+                comparisons.append(
+                    Comparison(
+                        base=f"{factor} {before}",
+                        arm=f"{factor} {after}",
+                        quantity=SPEED,
+                        contrast=_contrast(pairs, at_once),
+                    )
+                )
     return [row | found for row, found in zip(rows, verdicts(comparisons), strict=True)]
 
 
-def _cells(arms: Sequence[Arm], levels: Sequence[Levels], metric: str) -> dict[Levels, Arm]:
-    """Return the runs that measured a metric by the levels of their cell."""
-    seen: dict[Levels, list[MeasuredRate]] = {}
+def _cells(arms: Sequence[Arm], levels: Sequence[Levels]) -> dict[Levels, Arm]:
+    """Return the runs with a rate by the levels of their cell."""
+    found: dict[Levels, Arm] = {}
     for arm, own in zip(arms, levels, strict=True):
-        seen.setdefault(own, []).extend(run for run in arm.runs if _measured(run, metric))
-    return {own: Arm(runs=tuple(runs)) for own, runs in seen.items() if runs}
-
-
-def _measured(run: MeasuredRate, metric: str) -> float | None:
-    return peak_memory_gb(run.log) if metric == "gpu_gb" else run.images_per_s
+        known = found[own].runs if own in found else ()
+        if runs := (*known, *(run for run in arm.runs if run.images_per_s)):
+            found[own] = Arm(runs=runs)
+    return found
 
 
 def _rank(level: str) -> tuple[int, float]:
@@ -76,34 +69,23 @@ def _pairs(cells: Mapping[Levels, Arm], index: int, before: str, after: str) -> 
     return [(sides[0][rest], sides[1][rest]) for rest in sides[0] if rest in sides[1]]
 
 
-def _contrast(pairs: Sequence[Pair], metric: str, at_once: Mapping[int, str]) -> Contrast:
+def _contrast(pairs: Sequence[Pair], at_once: Mapping[int, str]) -> Contrast:
     """Return the mean change over pairs of cells, with an interval for `MIN_PAIRS` or more."""
-    why, is_speed = None, metric == "images_per_s"
-    if is_speed:
-        unlike = (why_not_comparable(*pair, at_once) for pair in pairs)
-        if why := next(filter(None, unlike), None):
-            return refused(why)
-    known = [log_ratio(*pair) if is_speed else _memory_change(*pair) for pair in pairs]
-    changes = np.array([change for change in known if change is not None])
+    unlike = (why_not_comparable(*pair, at_once) for pair in pairs)
+    if why := next(filter(None, unlike), None):
+        return refused(why)
+    changes = np.array([one for pair in pairs if (one := log_ratio(*pair)) is not None])
     n = len(changes)
     if n == 0:
         return Contrast(mean=None, why="no steps that both cells of a pair have")
     if n < MIN_PAIRS:
         why = f"{n} pairs of cells, fewer than {MIN_PAIRS}"
-    elif is_speed:
+    else:
         doubts = (arm.doubt for pair in pairs for arm in pair)
         why = next(filter(None, doubts), None) or _confounded(pairs)
     if why:
-        return Contrast(mean=Mean(value=float(changes.mean())), unit="repeat", n=n, why=why)
-    return Contrast(mean=one_sample(changes), unit="repeat", n=n, is_claim=True, remarks=PAIRS)
-
-
-def _memory_change(base: Arm, arm: Arm) -> float:
-    before, after = (
-        float(np.mean([math.log(peak_memory_gb(run.log) or math.nan) for run in one.runs]))
-        for one in (base, arm)
-    )
-    return after - before
+        return Contrast(mean=Mean(value=float(changes.mean())), unit="pair", n=n, why=why)
+    return Contrast(mean=one_sample(changes), unit="pair", n=n, is_claim=True)
 
 
 def _confounded(pairs: Sequence[Pair]) -> str | None:

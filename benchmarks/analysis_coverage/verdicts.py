@@ -192,7 +192,7 @@ READERS: Mapping[str, Callable[[Any], Iterator[Judgement]]] = {
     "decided loss": _every(quantity="loss"),
     "fid": _against_first(),
     "target": _against_first(),
-    "effects": _every(metric="images_per_s"),
+    "effects": _every(),
     "critical batch": _figure("b_crit"),
     "noise": _figure("b_simple"),
     "findings": _findings,

@@ -28,14 +28,15 @@ MOST_CELLS = 2000
 def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
     """Return the delimiter of a table whose first bytes are given; None for anything else.
 
-    A table names an axis, or a loss above a row of numbers.
+    A table names an axis, or anything above a row of as many numbers.
     """
     lines = [line.strip("\ufeff\r") for line in start.decode("utf-8", "replace").split("\n")]
-    if len(lines[0]) > FIELD_LIMIT:
+    if len(lines[0]) > FIELD_LIMIT or len(lines) == 1:
         return None
     for sign in ",\t;":
         head, *rows = (line.split(sign) for line in lines[:2])
-        is_table = _is_header(head, columns) or (_names_loss(head) and any(map(_is_row, rows)))
+        is_above = any(_is_row(row) and len(row) == len(head) for row in rows)
+        is_table = _is_header(head, columns) or (is_above and _are_names(head))
         if len(head) > 1 and is_table:
             return sign
     return None
@@ -49,9 +50,11 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     return any(meaning(name)[0] in AXES or name == "i" for name in names)
 
 
-def _names_loss(cells: Sequence[str]) -> bool:
-    """Whether cells are names, one of them of a loss."""
-    return any(map(is_loss, cells)) and not any(re.search(r"\d\.|[:=]", cell) for cell in cells)
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether cells are names, and neither numbers nor names with values."""
+    return all(math.isnan(number(cell.strip())) for cell in cells) and not any(
+        re.search(r"\d\.|[:=]", cell) for cell in cells
+    )
 
 
 def _is_row(cells: Sequence[str]) -> bool:
@@ -71,7 +74,7 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
-            if _is_header(cells, columns) or _names_loss(cells):
+            if _is_header(cells, columns) or (any(map(is_loss, cells)) and _are_names(cells)):
                 head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
                 continue
             named = dict(zip(head, cells, strict=False))

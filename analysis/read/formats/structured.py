@@ -168,6 +168,8 @@ def log_of_cells(
     if names.keys().isdisjoint(AXES):
         axis = "unit"
         uncertain["step"] = "records are counted: they name neither a step nor an epoch"
+    if len(lines) == 1:
+        doubt = doubt or "one record may be the mean of the whole training"
     uncertain |= {"loss": doubt} if doubt else {}
     for own, quantity in QUANTITIES.items():
         if own in names and (other := cells.alike(own, names[own])) is not None:

@@ -52,15 +52,15 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
             ranked.append((55, key))
         elif column == "step":
             ranked.append((preference(one.name), key))
-        elif words in _WORDS_OF_STEP or column == "batch":
+        elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch"):
             if total or len(np.unique(kind.rows[key])) > 1:
                 ranked.append((50, key))
         elif total and words in ("", "iters", "i"):
             ranked.append((60, key))
         elif key in nested:
             ranked.append((70, key))
-    first = next((key for key, one in kind.fields.items() if one.form == "number"), None)
-    if not ranked and first in counts and counts_without_name(kind, first):
+    first = next((key for key in counts if len(np.unique(kind.rows[key])) > 1), None)
+    if not ranked and first is not None and counts_without_name(kind, first):
         return [first]
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
 

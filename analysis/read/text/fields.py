@@ -253,6 +253,12 @@ def _values(line: str) -> tuple[list[Field], str]:
         elif phase and not is_evaluation(name) and takes_phase(name):
             name = f"{phase} {name}"
         form = "clock" if match["clock"] else "number"
+        total = match.span("total") if match["total"] else None
+        count, _, of = name.partition("/")
+        if total and meaning(count)[0] == "step" and meaning(of)[0] == "epoch":
+            # `Step/Epoch [20/1]`.
+            found.append(Field(name=of, form="number", place=total))
+            name, total = count, None
         found.append(
             Field(
                 name=name,
@@ -260,7 +266,7 @@ def _values(line: str) -> tuple[list[Field], str]:
                 context=gap[start:],
                 form=form,
                 place=match.span(form),
-                total=match.span("total") if match["total"] else None,
+                total=total,
             )
         )
     return _with_pair(line, found), head

@@ -117,11 +117,11 @@ def _is_announced(rows: Rows, text: Text) -> NDArray[np.bool_]:
     They repeat the epoch and step of the training's last row; those at another are the training's.
     """
     found = np.zeros(len(rows), dtype=bool)
-    if not any(is_evaluation for _, is_evaluation in text.phases) or "loss" not in rows:
+    if not any(is_evaluation for *_, is_evaluation in text.phases) or "loss" not in rows:
         return found
-    begins = np.array([place for place, _ in text.phases], dtype=np.float64)
+    begins = np.array([place for place, *_ in text.phases], dtype=np.float64)
     of = np.searchsorted(begins, rows["place"]) - 1
-    flags = np.array([False, *(is_evaluation for _, is_evaluation in text.phases)])[of + 1]
+    flags = np.array([False, *(is_evaluation for *_, is_evaluation in text.phases)])[of + 1]
     at = list(zip(rows["epoch"].tolist(), rows["step"].tolist(), strict=True))
     last = None
     for row, (flag, here) in enumerate(zip(flags.tolist(), map(str, at), strict=True)):

@@ -49,7 +49,11 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
     kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
     counts = (sum(kind.count for kind in kinds), text.lines)
-    return [replace(log, lines_read=counts) for log in logs]
+    logs = [replace(log, lines_read=counts) for log in logs]
+    if logs and sum(log.attempts for log in logs) < text.begun < sum(map(len, logs)):
+        remark = f"{name}: its first line comes {text.begun} times: there may be as many sessions"
+        logs[0] = replace(logs[0], remarks=(*logs[0].remarks, remark))
+    return logs
 
 
 def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
@@ -68,8 +72,8 @@ def judge_all(text: Text) -> list[Judged]:
     """Return the candidates that may be the lines of a training, the best first."""
     found = []
     for one in candidates_of(text.kinds):
-        # One line is enough if it names a step and a loss: a training that has just begun.
-        is_first = one.has_loss and one.axis == "step" and not _CONFIG.search(one.kind.sample)
+        # One line is enough if it names a count and a loss: a training that has just begun.
+        is_first = one.has_loss and one.axis != "sample" and not _CONFIG.search(one.kind.sample)
         if one.has_axis and (one.kind.count > 1 or is_first):
             placed = placed_rows(one, text)
             if placed is not None and not _is_config(one, placed):

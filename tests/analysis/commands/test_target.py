@@ -85,9 +85,9 @@ def test_an_evaluation_is_a_target_that_is_interpolated(tmp_path, capsys):
 
 def test_mlperf_runs_are_timed_from_their_run_start(tmp_path, capsys):
     def entry(ms, key, value, **metadata):
-        return ":::MLLOG " + json.dumps(
-            {"time_ms": 1_700_000_000_000 + ms, "key": key, "value": value, "metadata": metadata}
-        )
+        time_ms = 1_700_000_000_000 + 1_000_000 * seed + ms
+        found = {"time_ms": time_ms, "key": key, "value": value, "metadata": metadata}
+        return ":::MLLOG " + json.dumps(found)
 
     for seed in range(5):
         lines = [

@@ -27,14 +27,14 @@ RANK = run("b", start=0.02)
 @pytest.mark.parametrize(
     ("others", "why"),
     [
-        ([replace(WHOLE, name="b")], "b: left out: a copy, or another rank, of a"),
-        ([RANK], "b: left out: a copy, or another rank, of a"),
+        ([replace(WHOLE, name="b")], "left out: b is a copy, or another rank, of a"),
+        ([RANK], "left out: b is a copy, or another rank, of a"),
         (
             [
                 run("b", first=101, last=200, start=150.0),
                 run("c", first=202, last=250, start=300.0),
             ],
-            "c: left out: a segment of the training of a",
+            "left out: c is a segment of the training of a",
         ),
     ],
 )
