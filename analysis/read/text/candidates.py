@@ -23,7 +23,6 @@ from analysis.read.vocabulary import (
 _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
-AS_MANY_TIMES = 0.9
 # So many of the lines that open a record may end without its loss.
 MOST_FOLLOWED = 0.5
 CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
@@ -221,14 +220,6 @@ def _doubt_of_value(kind: Kind, key: str) -> str | None:
     return None
 
 
-def _adds_times(one: Candidate, main: Candidate) -> bool:
-    """Whether lines without a loss have the time stamps of steps that a kind prints without."""
-    is_stamp = "time" in one.rows and "time" not in main.rows and not one.has_loss
-    if not (is_stamp and one.has_step and main.has_step):
-        return False
-    return bool(np.isin(one.rows["step"], main.rows["step"]).mean() > AS_MANY_TIMES)
-
-
 def _follows(one: Candidate, main: Candidate) -> bool:
     """Whether each line of a kind is the only one after its own of many others."""
     at = np.searchsorted(main.rows["place"], one.rows["place"])
@@ -271,7 +262,7 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
             abs(one.kind.count - count) <= max(AS_MANY * count, 1) for count in counts
         )
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
-        is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
+        is_beside = is_of_bar or one.has_evaluation
         is_after = one.has_loss and is_part and _follows(one, main)
         is_clock = is_of_record and _CLOCKS_OF_RECORDS.isdisjoint(main.rows.columns)
         is_clock = is_clock and not _CLOCKS_OF_RECORDS.isdisjoint(one.rows.columns)

@@ -17,8 +17,6 @@ from analysis.stats.intervals import Floats
 # Of the losses beside bars this share stands at steps of their own.
 LEAST_APART = 0.9
 FEWEST_EPOCHS = 3
-# Records every k steps are at shares of the whole that differ by less.
-EVEN = 0.01
 _CLOCKS = frozenset(
     ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
 )
@@ -50,9 +48,6 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if found is None:
         return None
     rows, axis, uncertain = found
-    if axis == "sample":
-        # Those of a step, which is not the axis.
-        rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
     if not candidate.has_loss:
         for side in sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
@@ -179,16 +174,13 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
         place = np.searchsorted(rows["place"], other["place"]) - 1
         is_apart = len(np.unique(place)) < LEAST_APART * len(place)
         if "bar_s" in rows and is_apart and not side.has_evaluation:
-            # Written apart from the bars, as the two streams of a program are.
-            steps = _steps_apart(rows, other)
-            if steps is None and "loss" in other and rows["step"][-1] == rows["of"][-1]:
-                # The last one is of the end, that of a bar which has ended.
-                other, steps = other.take(np.array([-1])), rows["step"][-1:]
-            if steps is None:
-                kept = [name for name in kept if name != "loss"]
+            # Written apart from the bars, as the two streams of a program are: of the losses the
+            # last one is of the end of a bar that has ended.
+            if "loss" in other and rows["step"][-1] == rows["of"][-1]:
+                other, place = other.take(np.array([-1])), np.array([len(rows) - 1])
+                other = other.replace(place=rows["place"][-1:])
             else:
-                place = np.searchsorted(rows["step"], steps)
-                other = other.replace(place=rows["place"][np.minimum(place, len(rows) - 1)])
+                kept = [name for name in kept if name != "loss"]
         if not has_loss and len(other) and other["place"][0] < rows["place"][0]:
             place = place + 1
         inside = (place >= 0) & (place < len(rows))
@@ -201,15 +193,3 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
         # Nothing tells the rows of a training apart from those beside: each record is one.
         return whole.merged(np.concatenate(of))
     return whole.take(np.argsort(whole["place"], kind="stable"))
-
-
-def _steps_apart(rows: Rows, other: Rows) -> Floats | None:
-    """Return the steps of records beside a bar that ended, if they can only be even, else None.
-
-    There is one record every k steps, and the records name the shares of epochs that this gives.
-    """
-    count, total, last = len(other), rows["of"][-1], other["epoch"][-1]
-    every, number = total // count, np.arange(1.0, count + 1)
-    is_even = bool((np.abs(other["epoch"] - last * number / count) < EVEN * last).all())
-    has_ended = rows["step"][-1] == total and (np.diff(rows["step"]) >= 0).all()
-    return every * number if has_ended and is_even and total // every == count else None
