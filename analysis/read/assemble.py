@@ -1,5 +1,6 @@
 """Turn rows into run logs: tell ranks, bars and runs apart."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.read.attempts import are_mixed, attempts
-from analysis.read.clock import median, timed
+from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.evaluations import evaluation_records, with_evaluated
 from analysis.read.run_log import Ints, RunLog
@@ -20,12 +21,8 @@ from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
 _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
-# With more than one of these a batch may be that of one of them.
-_OF_PARTS = frozenset(
-    ["world size", "num gpus", "n gpus", "gpus", "ngpu", "num devices", "devices", "num processes",
-     "grad accum", "grad accum steps", "gradient accumulation", "gradient accumulation steps",
-     "accum steps", "accumulation steps", "accumulate grad batches"]
-)  # fmt: skip
+# Beside one of these a batch may be that of one part.
+_OF_PARTS = re.compile(r"world size|\b(?:n|num|number) ?(?:gpus|devices|processes)\b|accum")
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 
 
@@ -166,8 +163,10 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if is_mean(placed.loss_name) and placed.axis != "epoch":
         facts["mean_loss"] = placed.loss_name
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
-    merged, remark = _with_whole_batch(merged)
-    remarks += [remark] if remark else []
+    if "global_batch" in merged:
+        merged = merged.replace(batch=merged["global_batch"])
+    elif any(_OF_PARTS.search(key_of(column)) for column in merged.columns):
+        merged = merged.replace(batch=np.full(len(merged), np.nan))
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:
@@ -203,19 +202,6 @@ def _other_losses(rows: Rows) -> int:
     kept = np.isfinite(rows["loss"])
     pairs = np.unique(np.stack([rows["step"][kept], rows["loss"][kept]]), axis=1)
     return pairs.shape[1] - len(np.unique(pairs[0]))
-
-
-def _with_whole_batch(rows: Rows) -> tuple[Rows, str | None]:
-    """Return rows with the batch of all ranks, or without one that may be a part, and a remark."""
-    columns = dict(rows.columns)
-    whole = columns.pop("global_batch", None)
-    parts = [name for name in columns if key_of(name) in _OF_PARTS and median(columns[name]) > 1]
-    remark = None
-    if whole is not None:
-        columns["batch"] = whole
-    elif parts and columns.pop("batch", None) is not None:
-        remark = f"the batch may be a part of the whole ({', '.join(parts)}): --set batch=N says it"
-    return Rows(columns), remark
 
 
 def _only(batch: Floats) -> int | None:

@@ -6,18 +6,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analysis.read.columns import Rows, falls, losses_by_other_names
-from analysis.read.text.counts import MANY, axis_of, counted_steps, nested_counts
+from analysis.read.text.counts import MANY, STEADY, axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import (
-    is_evaluation,
-    is_loss,
-    is_wait,
-    key_of,
-    meaning,
-    preference,
-)
+from analysis.read.vocabulary import is_evaluation, is_loss, key_of, meaning, preference
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
@@ -102,7 +95,7 @@ def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
         unknown = {
             key: f"{one.name} loss" for key, one in named.items()
             if key in kind.decimals and not meaning(one.name, one.unit)[0]
-            and not (is_evaluation(one.name) or is_wait(one.name))
+            and not (is_evaluation(one.name) or key_of(one.name) == "data")
         } if not is_table else {}  # fmt: skip
     else:
         falling = [key for key in kind.fields if key in kind.decimals and falls(kind.rows[key])]
@@ -212,12 +205,17 @@ def _columns(
 
 def _doubt_of_value(kind: Kind, key: str) -> str | None:
     """Return why a line does not say which value one of its fields has, None if it does."""
-    if key in kind.with_commas:
-        return "two readings: the comma may be of thousands or of decimals"
     values, again = kind.rows[key], kind.rows[f"{key}/again"]
     if (values != again)[np.isfinite(values) & np.isfinite(again)].any():
         return f"two readings: a line has two values called {kind.fields[key].name!r}"
     return None
+
+
+def _adds_times(one: Candidate, main: Candidate) -> bool:
+    """Whether lines without a loss have the time stamps of steps that a kind prints without."""
+    is_stamp = "time" in one.rows and "time" not in main.rows and not one.has_loss
+    is_of_steps = is_stamp and one.has_step and main.has_step
+    return bool(is_of_steps and np.isin(one.rows["step"], main.rows["step"]).mean() > STEADY)
 
 
 def _follows(one: Candidate, main: Candidate) -> bool:
@@ -262,7 +260,7 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
             abs(one.kind.count - count) <= max(AS_MANY * count, 1) for count in counts
         )
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
-        is_beside = is_of_bar or one.has_evaluation
+        is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
         is_after = one.has_loss and is_part and _follows(one, main)
         is_clock = is_of_record and _CLOCKS_OF_RECORDS.isdisjoint(main.rows.columns)
         is_clock = is_clock and not _CLOCKS_OF_RECORDS.isdisjoint(one.rows.columns)

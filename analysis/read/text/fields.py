@@ -47,6 +47,7 @@ _WRAPPED = re.compile(r"(?:[:=]? ?['\"], ?\[?)?(?:(?:tensor|array|(?:np\.)?float
 # `[Epoch] 5`, and `Step, 5, Loss, 0.3`.
 _FRAMED = re.compile(r"(?:\[|^|^, ?)([A-Za-z]\w*)(?:\]|,)$")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
+_SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
 _SIGNS = " \t:=<>([{\"'|#~→-"
 # Whose loss it is, if not that of the weights which are trained.
 _OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
@@ -244,7 +245,7 @@ def _values(line: str) -> tuple[list[Field], str]:
             head = word[0] if is_first else head
         unit = unit or unit_behind
         is_count = meaning(name)[0] in ("step", "epoch")
-        if gap.endswith("#") and not is_count:
+        if (gap.endswith("#") and not is_count) or _SOURCE.search(name):
             # The number of an output or of a source line.
             if own := _QUALIFIER.match(name):
                 phase = "" if own[1] else own[0].lower()

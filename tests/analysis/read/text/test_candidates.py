@@ -448,7 +448,7 @@ def test_a_first_line_that_comes_again_may_begin_a_session(tmp_path):
 @pytest.mark.parametrize(
     "line",
     ["Step, {n}, Loss, {x:.4f}, PSNR, 9.4", "[Step] {n} [Loss] {x:.4f}",
-     "episode: {n}.0, frames: {n}.99K, loss: {x:.4f}", "step {n} loss {x:.4f} steps/sec 2.5",
+     "step {n} loss {x:.4f} steps/sec 2.5",
      "step {n} eta = 12m{n:02d}s loss {x:.4f}"],
 )  # fmt: skip
 def test_names_are_found_in_every_form(line, tmp_path):
@@ -492,3 +492,13 @@ def test_lines_of_another_kind_that_stand_apart_leave_a_doubt(tmp_path):
     then = [f"[TRAIN] Epoch 6 | batch {n}/99\n[TRAIN] mean loss: {2 / n:.4f}" for n in range(1, 9)]
     [log] = logs_of(tmp_path / "x", "\n".join([*first, *then]))
     assert any("may be another run" in remark for remark in log.remarks)
+
+
+def test_stamps_in_lines_of_their_own_are_the_times_of_the_steps(tmp_path):
+    rows = [
+        f"[2025-10-28 20:{n // 6:02d}:{n % 6}0,000] [INFO] timer: global_step={n}, speed=16.7\n"
+        f"[Step {n}/300] Loss: {5 / n:.4f}"
+        for n in range(1, 301)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert np.nanmedian(np.diff(log.column("time"))) == pytest.approx(10.0)
