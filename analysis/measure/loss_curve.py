@@ -212,6 +212,8 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
         return f"their {of} is of latents of another VAE"
     is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
     for item in differences(a, b) if is_ours else ():
+        if "validation" in item.affects and of != "loss":
+            return f"their {of} is measured otherwise ({item})"
         if "loss" not in item.affects:
             continue
         if item.name.startswith(_OF_IMAGES) and item.name not in _SAME_IMAGES:

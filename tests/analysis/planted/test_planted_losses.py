@@ -53,6 +53,21 @@ def test_evaluations_at_other_steps_are_compared_at_one(
     assert found["low"] < 1 < found["high"]
 
 
+def test_other_validations_are_not_compared_and_change_no_training(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """Other values of t change the measure by 4 %, and another learning rate the training."""
+    for name, arm, own in turns(3, other=("validation.strata=4", "optimizer.lr=0.0002")):
+        curve = falling() * np.exp(0.003 * RNG.standard_normal()) * (0.8 if arm == "b" else 1)
+        looks = evaluated(1.04 * curve if arm == "b" else curve, each=20)
+        write_run(tmp_path / name, Run(seconds=seconds(), loss=curve, evaluations=looks, **own))
+    found = verdicts(tmp_path)
+    assert found["validation loss"]["word"] == "not compared"
+    assert "validation.strata: 8 -> 4" in found["validation loss"]["why"]
+    assert found["loss"]["word"] == "better"
+    assert found["loss"]["differs"] == "the effect of optimizer.lr: 0.0001 -> 0.0002"
+
+
 def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
     tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
 ) -> None:
