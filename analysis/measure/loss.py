@@ -28,7 +28,15 @@ from analysis.observations import (
 )
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
-from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.contrast import (
+    Contrast,
+    Quantity,
+    Replicate,
+    Scatter,
+    contrast,
+    refused,
+    scatter_of,
+)
 from analysis.stats.intervals import Floats, decimal_grid
 from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
 from analysis.verdict import against_first
@@ -82,11 +90,33 @@ def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
     return "lower" if words & _LOWER else "unknown"
 
 
-def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared) -> Contrast:
+def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatter:
+    """Return the scatter of the losses at the end of the repeats of all arms of a table."""
+    sides = [_one_per_seed(without_early_ends(arms[0], arm)[1]) for arm in arms]
+    return scatter_of([_at_ends(side, compared.of) for side in sides], of_loss=True)
+
+
+def _at_ends(logs: Sequence[RunLog], of: str) -> list[Replicate]:
+    ends = [(log, final_loss(log, of=of)) for log in logs]
+    return [
+        Replicate(log=math.log(end.value), seed=seed_of(log))
+        for log, end in ends
+        if end is not None and 0 < end.value < math.inf
+    ]
+
+
+def loss_contrast(
+    base: Sequence[RunLog],
+    arm: Sequence[RunLog],
+    compared: Compared,
+    *,
+    scatter: Scatter | None = None,
+) -> Contrast:
     """Return the contrast of the losses at the end of the range that all runs have.
 
     Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
-    point by point. The same loss has to hold in both halves of the range, too.
+    point by point. The same loss has to hold in both halves of the range, too. `scatter` is what
+    all arms of a table say about their repeats.
     """
     base, arm, left = without_early_ends(base, arm)
     logs = at_common_guidance([*base, *arm], compared.of)
@@ -127,7 +157,7 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
     else:
         steps = None
     replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    found = contrast(*replicates, steps=steps, of_loss=True)
+    found = contrast(*replicates, steps=steps, of_loss=True, scatter=scatter)
     found = replace(found, remarks=(*found.remarks, *left))
     if compared.by in TIMED:
         found = told_machines(found, [*base, *arm])

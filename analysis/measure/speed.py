@@ -24,18 +24,23 @@ from analysis.observations import (
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
-from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.contrast import (
+    Contrast,
+    Quantity,
+    Replicate,
+    Scatter,
+    contrast,
+    refused,
+    scatter_of,
+)
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
-from analysis.stats.samples import one_sample, satterthwaite, share_something
-from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
+from analysis.stats.samples import one_sample, satterthwaite
 from analysis.stats.summary import ratio_of_means
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
 # Ranges whose ends differ by a smaller share, or by a record, are the same.
 SAME_RANGE = 0.01
-# So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
-SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
 IN_VAIN = 2.0
 # Keys of other trainers that say how much a step takes.
@@ -87,31 +92,9 @@ def _arm(runs: Sequence[MeasuredRate]) -> Arm:
 
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
     """Return the contrasts of all arms but the first with the first."""
-    common, is_paired = scatter_of_cells(arms), _share_passes(arms)
+    scatter = scatter_of([_replicates(arm, 0.0) for arm in arms])
     at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
-    return [
-        speed_contrast(arms[0], arm, at_once=at_once, common=common, is_paired=is_paired)
-        for arm in arms[1:]
-    ]
-
-
-def _share_passes(arms: Sequence[Arm]) -> bool | None:
-    """Return whether passes differ by more than chance over all arms; None for too few passes."""
-    by_pass = [{one.study_pass: one.log for one in _replicates(arm, 0.0)} for arm in arms]
-    shared = [name for name in by_pass[0] if name and all(name in own for own in by_pass)]
-    if len(shared) < FEWEST or len(arms) < 2:
-        return None
-    return share_something(np.array([[own[name] for name in shared] for own in by_pass]))
-
-
-def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
-    """Return what four cells or more say about the scatter of the repeats of one.
-
-    They count only if they scatter as much alike as chance allows, and then as `SUPPORT` repeats.
-    """
-    logs = [np.array([math.log(run.rate.value) for run in arm.runs if run.rate]) for arm in arms]
-    found = common_variance([own for own in logs if len(own) >= FEWEST])
-    return replace(found, freedom=SUPPORT if found.freedom >= MOST_FREEDOM else 0.0)
+    return [speed_contrast(arms[0], arm, at_once=at_once, scatter=scatter) for arm in arms[1:]]
 
 
 def speed_contrast(
@@ -119,8 +102,7 @@ def speed_contrast(
     arm: Arm,
     *,
     at_once: Mapping[int, str] | None = None,
-    common: CommonVariance | None = None,
-    is_paired: bool | None = None,
+    scatter: Scatter | None = None,
 ) -> Contrast:
     """Return the contrast of images per second, else of tokens, else of steps.
 
@@ -140,7 +122,7 @@ def speed_contrast(
         alike = is_repeat(base.runs[0].log, arm.runs[0].log)
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
-        found = contrast(*sides, common=common, is_paired=is_paired)
+        found = contrast(*sides, scatter=scatter)
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
     logs = [[run.log for run in one.runs] for one in (base, arm)]

@@ -15,8 +15,14 @@ from typing import Literal
 import numpy as np
 
 from analysis.stats.mean import Mean
-from analysis.stats.samples import one_sample, satterthwaite, share_something, welch
-from analysis.stats.sequential import CommonVariance
+from analysis.stats.samples import (
+    one_sample,
+    satterthwaite,
+    share_something,
+    welch,
+    without_columns,
+)
+from analysis.stats.sequential import CommonVariance, common_variance
 
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
@@ -95,6 +101,42 @@ class Contrast:
     remarks: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scatter:
+    """What all arms of a table say about the scatter of repeats.
+
+    `common` is the variance of a repeat, and `of_pairs` the variance of the gap of a pair.
+    `is_paired` says whether runs of one seed or pass share something; None: the arms do not tell.
+    """
+
+    common: CommonVariance = field(default_factory=CommonVariance)
+    of_pairs: CommonVariance = field(default_factory=CommonVariance)
+    is_paired: bool | None = None
+
+
+def scatter_of(arms: Sequence[Sequence[Replicate]], *, of_loss: bool = False) -> Scatter:
+    """Return the scatter of the repeats of all arms, the first of which is the base of each pair.
+
+    Arms that have the seeds or passes of the base tell whether pairs share something.
+    """
+    logs = [np.array([run.log for run in arm]) for arm in arms if len(arm) >= FEWEST]
+    # It supports both sides of a contrast, which are two of these arms.
+    common = common_variance(logs).at_most(sum(len(own) - 1 for own in logs[2:]) / 2)
+    named = [_by_name(arm, of_loss) for arm in arms]
+    full = [own for own in named if named[0].keys() <= own.keys()]
+    if len(named[0]) < FEWEST or len(full) < 2:
+        return Scatter(common=common)
+    table = np.array([[own[name].log for name in named[0]] for own in full])
+    if not share_something(table):
+        return Scatter(common=common, is_paired=False)
+    rest = without_columns(table)
+    own = common_variance([*rest])
+    if not own.is_common_to(float(rest[0].var(ddof=1)), len(named[0])):
+        return Scatter(common=common, is_paired=True)  # the base is in every pair
+    of_pairs = replace(own, value=2 * own.value)
+    return Scatter(common=common, of_pairs=of_pairs, is_paired=True)
+
+
 def refused(why: str) -> Contrast:
     """Return a contrast that is not made."""
     return Contrast(mean=None, is_refused=True, why=why)
@@ -106,18 +148,16 @@ def contrast(
     *,
     steps: Contrast | None = None,
     of_loss: bool = False,
-    is_paired: bool | None = None,
-    common: CommonVariance | None = None,
+    scatter: Scatter | None = None,
 ) -> Contrast:
     """Return the log ratio of `arm` over `base` by the rule of the module.
 
     `steps` is the contrast of two single runs, by steps or as they are. Losses do not depend on
-    nodes or passes, but runs of one seed share data and noise. `is_paired` says whether runs of a
-    pass or seed share something, by all cells of a study; if it is None, these two arms tell.
-    `common` is what all cells say about the scatter of repeats. Repeats do not average a blur out:
-    the interval reaches further by it.
+    nodes or passes, but runs of one seed share data and noise. `scatter` is what all arms of a
+    table say about their repeats. Repeats do not average a blur out: the interval reaches further
+    by it.
     """
-    found = _contrast(base, arm, steps, of_loss, is_paired, common or CommonVariance())
+    found = _contrast(base, arm, steps, of_loss, scatter or Scatter())
     blur = blur_of(base, arm)
     if found.mean is None or blur == 0:
         return found
@@ -132,7 +172,7 @@ def blur_of(*sides: Sequence[Replicate]) -> float:
 
 def _contrast(
     base: Sequence[Replicate], arm: Sequence[Replicate], steps: Contrast | None, of_loss: bool,
-    is_paired: bool | None, common: CommonVariance,
+    scatter: Scatter,
 ) -> Contrast:  # fmt: skip
     if by_round := _by_rounds(base, arm):
         return by_round
@@ -150,15 +190,16 @@ def _contrast(
             n=min(counts),
             why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
         )
+    paired = _by_pairs(base, arm, of_loss, scatter)
     if of_loss:
-        by_seed = [{run.seed: run for run in reversed(side)} for side in (base, arm)]
-        return _with_nodes(
-            _by_pairs(by_seed[0], by_seed[1], "seed", is_paired) or _welch(base, arm, common),
-            base,
-            arm,
-        )
-    by_pass = [{run.study_pass: run for run in side if run.study_pass} for side in (base, arm)]
-    return _by_pairs(by_pass[0], by_pass[1], "pass", is_paired) or _by_repeats(base, arm, common)
+        return _with_nodes(paired or _welch(base, arm, scatter.common), base, arm)
+    return paired or _by_repeats(base, arm, scatter.common)
+
+
+def _by_name(arm: Sequence[Replicate], of_loss: bool) -> dict[Hashable, Replicate]:
+    """Return the runs of an arm by what they may share with others: their seed, or their pass."""
+    named = {(run.seed if of_loss else run.study_pass): run for run in reversed(arm)}
+    return {name: run for name, run in named.items() if name is not None}
 
 
 def _mean_log(arm: Sequence[Replicate]) -> float:
@@ -197,25 +238,30 @@ def _round_means(arm: Sequence[Replicate]) -> dict[str, float]:
 
 
 def _by_pairs(
-    base: Mapping[Hashable, Replicate],
-    arm: Mapping[Hashable, Replicate],
-    unit: Unit,
-    is_paired: bool | None,
+    base: Sequence[Replicate], arm: Sequence[Replicate], of_loss: bool, scatter: Scatter
 ) -> Contrast | None:
     """Pair the runs of each seed or pass that both arms have, if pairs share something.
 
     Otherwise pairs would cost half of the degrees of freedom for nothing.
     """
-    pairs = [(run, arm[name]) for name, run in base.items() if name in arm]
+    before, after = _by_name(base, of_loss), _by_name(arm, of_loss)
+    pairs = [(run, after[name]) for name, run in before.items() if name in after]
     if len(pairs) < FEWEST:
         return None
+    is_paired = scatter.is_paired
     if is_paired is None:
         is_paired = share_something(np.array([[a.log, b.log] for a, b in pairs]).T)
     if not is_paired:
         return None
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
-    mean, *further = map(one_sample, logs.T)
-    return Contrast(mean=mean, unit=unit, n=len(pairs), is_claim=True, further=tuple(further))
+    gaps, *stretches = logs.T
+    return Contrast(
+        mean=one_sample(gaps, common=scatter.of_pairs),
+        unit="seed" if of_loss else "pass",
+        n=len(pairs),
+        is_claim=True,
+        further=tuple(map(one_sample, stretches)),
+    )
 
 
 def _further(a: Replicate, b: Replicate) -> list[float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss import Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID
 from analysis.measure.quality import MARGIN as FID_MARGIN
@@ -33,14 +33,15 @@ def compare_arms(
     for the scatter between runs.
     """
     base, *others = arms
+    first, *sides = ([run.log for run in arm.runs] for arm in arms)
+    scatters = [loss_scatter([first, *sides], one) for one in losses]
     made: list[tuple[Arm, Quantity, Contrast]] = []
-    for arm, speed in zip(others, speed_contrasts(arms), strict=True):
+    for arm, side, speed in zip(others, sides, speed_contrasts(arms), strict=True):
         made.append((arm, SPEED, speed))
-        sides = [[run.log for run in one.runs] for one in (base, arm)]
         made += [
-            (arm, one.quantity, loss_contrast(sides[0], sides[1], one))
-            for one in losses
-            if not if_known or _have(one.of, sides)
+            (arm, one.quantity, loss_contrast(first, side, one, scatter=scatter))
+            for one, scatter in zip(losses, scatters, strict=True)
+            if not if_known or _have(one.of, [first, side])
         ]
     found = verdicts(
         [
