@@ -27,7 +27,7 @@ from analysis.stats.sequential import CommonVariance, common_variance
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
 ]
-Unit = Literal["round", "pass", "repeat", "seed", "pair", "step", "run", "none"]
+Unit = Literal["round", "pass", "repeat", "seed", "node", "pair", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
 NODES_DIFFER = "nodes differ"
@@ -85,14 +85,16 @@ class Replicate:
 class Contrast:
     """The mean log ratio of two arms over `n` replicates; `why` if there is none, or no claim.
 
-    `is_claim` says that it holds for the arms, not for these two runs alone. `further` are ratios
-    over other stretches of the runs. Two runs `of_one_recipe` differ by the scatter between runs
-    only. `remarks` belong into the sentence, as "nodes differ".
+    `sides` are the numbers of replicates of two arms that are not paired. `is_claim` says that it
+    holds for the arms, not for these two runs alone. `further` are ratios over other stretches of
+    the runs. Two runs `of_one_recipe` differ by the scatter between runs only. `remarks` belong
+    into the sentence, as "nodes differ".
     """
 
     mean: Mean | None
     unit: Unit = "none"
     n: int = 0
+    sides: tuple[int, int] | None = None
     is_claim: bool = False
     is_refused: bool = False
     of_one_recipe: bool = False
@@ -255,13 +257,24 @@ def _by_pairs(
         return None
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
     gaps, *stretches = logs.T
-    return Contrast(
+    found = Contrast(
         mean=one_sample(gaps, common=scatter.of_pairs),
         unit="seed" if of_loss else "pass",
         n=len(pairs),
         is_claim=True,
         further=tuple(map(one_sample, stretches)),
     )
+    return _of_some(found, len(pairs), len(pairs), base, arm)
+
+
+def _of_some(
+    found: Contrast, below: int, above: int, base: Sequence[Replicate], arm: Sequence[Replicate]
+) -> Contrast:
+    """Say how many runs of each arm count, if others do not."""
+    if (below, above) == (len(base), len(arm)):
+        return found
+    remark = f"{below} of {len(base)} and {above} of {len(arm)} runs count"
+    return replace(found, remarks=(*found.remarks, remark))
 
 
 def _further(a: Replicate, b: Replicate) -> list[float]:
@@ -271,7 +284,7 @@ def _further(a: Replicate, b: Replicate) -> list[float]:
 def _by_repeats(
     base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
 ) -> Contrast:
-    """Compare runs of nodes that both arms used; if there are none, nodes with each other."""
+    """Compare runs of nodes that both arms used; if those are too few, nodes with each other."""
     where = [{run.nodes for run in side} for side in (base, arm)]
     is_known = all(nodes for side in where for nodes in side)
     shared = where[0] & where[1]
@@ -282,26 +295,21 @@ def _by_repeats(
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
         found = one_sample(np.array(gaps))
-        return Contrast(mean=found, unit="repeat", n=len(gaps), is_claim=True)
-    if shared:
-        here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
-        if len(shared) == 1 and min(map(len, here)) >= FEWEST:
-            return _welch(here[0], here[1], common)
-        if min(map(len, here)) > max(len(shared), FEWEST - 1):
-            mean = _within_nodes(here[0], here[1])
-            n = min(map(len, here))
-            return Contrast(mean=mean, unit="repeat", n=n, is_claim=True)
-        why = f"only {' v '.join(str(len(side)) for side in here)} runs were on nodes of both arms"
-        return Contrast(
-            mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
-            n=min(map(len, here)),
-        )  # fmt: skip
+        return Contrast(mean=found, unit="node", n=len(gaps), is_claim=True)
+    here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
+    below, above = map(len, here)
+    if min(below, above) > max(len(shared), FEWEST - 1):
+        within = _welch(here[0], here[1], common)
+        if len(shared) > 1:
+            within = replace(within, mean=_within_nodes(here[0], here[1]), further=())
+        return _of_some(within, below, above, base, arm)
     groups = [_apart_from_each_other(side) for side in (base, arm)]
     if min(map(len, groups)) >= FEWEST:
         means = [np.array([_mean_log(group) for group in side]) for side in groups]
-        n = min(map(len, groups))
-        return Contrast(mean=welch(means[0], means[1]), unit="repeat", n=n, is_claim=True,
-                        remarks=(NODES_DIFFER,))  # fmt: skip
+        below, above = map(len, groups)
+        mean = welch(means[0], means[1])
+        return Contrast(mean=mean, unit="node", n=min(below, above), sides=(below, above),
+                        is_claim=True, remarks=(NODES_DIFFER,))  # fmt: skip
     return _apart(_welch(base, arm, common))
 
 
@@ -380,10 +388,12 @@ def _welch(base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVa
     logs = [np.array([[run.log, *run.stretches] for run in side]).T for side in (base, arm)]
     mean = welch(logs[0][0], logs[1][0], common=common)
     further = [welch(a, b) for a, b in zip(logs[0][1:], logs[1][1:], strict=True)]
-    n = min(len(base), len(arm))
+    sides = len(base), len(arm)
     seeds = [{run.seed for run in side} for side in (base, arm)]
-    unit: Unit = "seed" if all(len(own) >= FEWEST for own in seeds) else "repeat"
-    return Contrast(mean=mean, unit=unit, n=n, is_claim=True, further=tuple(further))
+    unit: Unit = "seed" if [*map(len, seeds)] == [*sides] else "repeat"
+    return Contrast(
+        mean=mean, unit=unit, n=min(sides), sides=sides, is_claim=True, further=tuple(further)
+    )
 
 
 def is_within(mean: Mean, margin: float) -> bool:

@@ -208,3 +208,25 @@ def test_the_speed_of_a_repeat_that_ended_early_counts(
     found = verdicts(tmp_path)
     assert found["speed"]["word"] == "slower"
     assert found["speed"]["low"] < 1 / 1.1 < found["speed"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told"),
+    [
+        (("aaa", "aaaaaaa"), "3 v 7 seeds"),
+        (("abcabc", "abcabc"), "3 nodes that both used"),
+        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count"),
+        (("abcde", "abfgh"), "5 nodes a side"),
+    ],
+)
+def test_a_verdict_says_which_replicates_it_counts(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], nodes: tuple[str, str], told: str
+) -> None:
+    for name, arm, own in turns(7):
+        place = int(name[1:])
+        if place < len(nodes[arm == "b"]):
+            node = nodes[arm == "b"][place]
+            write_run(tmp_path / name, Run(seconds=seconds(40), node=node, **own))
+    found = verdicts(tmp_path)["speed"]
+    assert told in found["verdict"]
+    assert found["low"] < 1 < found["high"]
