@@ -43,6 +43,8 @@ def timed(
     if axis == "epoch" and ("epoch_s" in columns or "time" not in columns):
         # That of a step within the epoch, which is not the axis.
         columns.pop("step_s", None)
+    if "step_s" in columns and _counts(columns["step_s"]):
+        columns.pop("step_s")
     if "epoch_s" in columns:
         rename("epoch_s", "step_s" if axis == "epoch" else "printed_s")
     if "interval_s" in columns:
@@ -87,8 +89,10 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         return "printed_s", {}
     values, steps = rows["duration_s"][at], np.diff(rows["step"][at])
     passed = _unwrapped(values)
-    if len(at) > 2 and _share_of_rises(passed) > RISES:
-        return ("elapsed_s" if passed.max() > 1.5 * passed.min() else "printed_s"), {}
+    if len(at) > 2 and _share_of_rises(passed) > RISES and passed.max() > 1.5 * passed.min():
+        return "elapsed_s", {}
+    if len(at) > 2 and (np.diff(passed) > 0).mean() > RISES:
+        return "printed_s", {}
     ratio = _against_stamps(rows["time"][at], values, steps)
     if ratio is not None:
         # Any other time than that of a step is told by the stamps as well.
@@ -150,6 +154,12 @@ def _share_of_rises(values: Floats) -> float:
     return float((np.diff(values) >= 0).mean())
 
 
+def _counts(values: Floats) -> bool:
+    """Whether what is called the time of a step counts the steps, as `time/batch` of Composer."""
+    rises = np.diff(values[np.isfinite(values)])
+    return len(rises) > 2 and bool((rises == rises[0]).all() and rises[0] >= 1)
+
+
 def _passes(values: Floats) -> bool:
     """Whether a time [n] that is called one since the start rises, other than now and then."""
     known = values[np.isfinite(values)]
@@ -167,7 +177,8 @@ def in_seconds(time: Floats) -> Floats:
 
 def _is_beside_data(rows: Rows, values: Floats) -> bool:
     """Whether a `data_time` is printed that is a part of a time."""
-    waits = next((rows[name] for name in rows.columns if key_of(name) == "data time"), None)
+    names = (name for name in rows.columns if key_of(name) in ("data time", "data"))
+    waits = next((rows[name] for name in names), None)
     return waits is not None and median(waits) <= median(values)
 
 

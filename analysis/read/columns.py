@@ -141,7 +141,7 @@ def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str]
     """
     renamed = {
         name: f"{key_of(name)}_loss" for name, values in columns.items()
-        if key_of(name) in EVALUATION and _falls(values)
+        if key_of(name) in EVALUATION and falls(values)
     }  # fmt: skip
     if "loss" in columns:
         return renamed, None
@@ -155,16 +155,17 @@ def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str]
         whole, others = losses[0], ", ".join(losses[:4])
         doubt = f"two readings: {others}; none is called the whole, {whole!r} is shown"
         return renamed | {whole: "loss"}, doubt if losses[1:] else None
-    falling = [name for name in names if name and _falls(columns[name])]
+    falling = [name for name in names if name and falls(columns[name])]
     alone = [name for name in falling if names_no_quantity(name)]
-    objectives = [name for word in OBJECTIVES for name in falling if key_of(name) == word]
+    keys = {name: key_of(name).removeprefix("train ") for name in falling}
+    objectives = [name for word in OBJECTIVES for name in falling if keys[name] == word]
     if len(alone) != 1 and not objectives:
         return renamed, None
     shown = alone[0] if len(alone) == 1 else objectives[0]
     return renamed | {shown: "loss"}, f"{shown!r} may be a loss: it falls as one does"
 
 
-def _falls(values: Floats) -> bool:
+def falls(values: Floats) -> bool:
     """Whether the last third of some values is lower than the first."""
     known = values[np.isfinite(values)]
     third = len(known) // 3

@@ -134,7 +134,6 @@ def _through_bars(rows: Rows) -> Rows:
     total = rows["of"]
     before, passed, bars = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
     again = (np.diff(step) < 0) | ((np.diff(step) == 0) & (np.diff(bar_s) <= 0))
-    again |= np.diff(epoch) > 0
     for row in (np.flatnonzero(again) + 1).tolist():
         is_next = epoch[row] > epoch[row - 1]
         has_ended = step[row - 1] >= ENDED * total[row - 1]

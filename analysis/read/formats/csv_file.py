@@ -28,15 +28,17 @@ MOST_CELLS = 2000
 def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str | None:
     """Return the delimiter of a table whose first bytes are given; None for anything else.
 
-    A table names an axis, or a loss above a row of numbers.
+    A table names an axis, or anything above a row of as many numbers.
     """
     lines = [line.strip("\ufeff\r") for line in start.decode("utf-8", "replace").split("\n")]
-    if len(lines[0]) > FIELD_LIMIT:
+    if len(lines[0]) > FIELD_LIMIT or len(lines) == 1:
         return None
+    below = next((line for line in lines[1:] if line.strip()), "")
     for sign in ",\t;":
-        head, *rows = (line.split(sign) for line in lines[:2])
-        is_table = _is_header(head, columns) or (_names_loss(head) and any(map(_is_row, rows)))
-        if len(head) > 1 and is_table:
+        head, row = lines[0].split(sign), below.split(sign)
+        is_above = _is_row(row) and len(row) == len(head)
+        is_table = _is_header(head, columns) or (is_above and _are_names(head))
+        if len(head) > 1 and len(row) > 1 and is_table:
             return sign
     return None
 
@@ -46,12 +48,16 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
+    if any(number(name) % 1 > 0 for name in names):
+        return False
     return any(meaning(name)[0] in AXES or name == "i" for name in names)
 
 
-def _names_loss(cells: Sequence[str]) -> bool:
-    """Whether cells are names, one of them of a loss."""
-    return any(map(is_loss, cells)) and not any(re.search(r"\d\.|[:=]", cell) for cell in cells)
+def _are_names(cells: Sequence[str]) -> bool:
+    """Whether cells are names, and neither numbers nor names with values."""
+    return all(math.isnan(number(cell.strip())) for cell in cells) and not any(
+        re.search(r"\d\.|[:=]", cell) for cell in cells
+    )
 
 
 def _is_row(cells: Sequence[str]) -> bool:
@@ -71,7 +77,7 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
-            if _is_header(cells, columns) or _names_loss(cells):
+            if _is_header(cells, columns) or (any(map(is_loss, cells)) and _are_names(cells)):
                 head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
                 continue
             named = dict(zip(head, cells, strict=False))

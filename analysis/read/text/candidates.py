@@ -5,12 +5,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analysis.read.columns import Rows, losses_by_other_names
-from analysis.read.text.counts import axis_of, counted_steps, nested_counts
+from analysis.read.columns import Rows, falls, losses_by_other_names
+from analysis.read.text.counts import MANY, axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
+from analysis.read.vocabulary import (
+    is_evaluation,
+    is_loss,
+    is_wait,
+    key_of,
+    meaning,
+    preference,
+)
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
@@ -20,9 +27,12 @@ AS_MANY_TIMES = 0.9
 # So many of the lines that open a record may end without its loss.
 MOST_FOLLOWED = 0.5
 CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
+_CLOCKS_OF_RECORDS = frozenset(["step_s", "steps_per_s", "images_per_s", "epoch_s"])
 # Of minutes as if they were seconds.
 DAY_MIN = 1440.0
 MOST_SIDES, SAMPLES = 12, 20
+# The name of a loss in a table without names.
+UNNAMED = "unnamed loss"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +71,47 @@ class Candidate:
         return BAR_STEP in self.kind.fields
 
 
-def candidates_of(kinds: Sequence[Kind], *, is_alone: bool = False) -> list[Candidate]:
+def candidates_of(
+    kinds: Sequence[Kind], *, is_alone: bool = False, is_of_losses: bool = False
+) -> list[Candidate]:
     """Return a candidate for every way to read each kind, with what stands beside it.
 
-    A loss of any name is the loss of lines that stand alone.
+    A loss of any name is the loss of lines that stand alone. Numbers of unknown names are losses in
+    a file that is called one of losses, if nothing is called a loss in it.
     """
     every = []
     details = [kind for kind in kinds if _SUMMARY not in kind.fields]
-    has_loss = any(is_loss(one.name) for kind in details for one in kind.fields.values())
+    names = {one.name for kind in details for one in kind.fields.values()}
+    has_loss = any(is_loss(name) and not is_evaluation(name) for name in names)
+    lines = sum(kind.count for kind in kinds)
     for kind in details if has_loss else kinds:
+        if not has_loss and (is_of_losses or 2 * kind.count > lines):
+            kind = _with_losses(kind, is_table=not is_of_losses)
         dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
         steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
         every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
     return [replace(one, sides=_sides(one, every)) if one.has_axis else one for one in every]
+
+
+def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
+    """Return a kind in which numbers of unknown names are called losses: `G_GAN: 0.5`.
+
+    Of a table without names it is the first number that falls as a loss does.
+    """
+    named = {key: one for key, one in kind.fields.items() if one.name}
+    if named or BAR_STEP in kind.fields:
+        unknown = {
+            key: f"{one.name} loss" for key, one in named.items()
+            if key in kind.decimals and not meaning(one.name, one.unit)[0]
+            and not (is_evaluation(one.name) or is_wait(one.name))
+        } if not is_table else {}  # fmt: skip
+    else:
+        falling = [key for key in kind.fields if key in kind.decimals and falls(kind.rows[key])]
+        unknown = dict.fromkeys(falling[:1], UNNAMED)
+    fields = {
+        key: replace(one, name=unknown.get(key, one.name)) for key, one in kind.fields.items()
+    }
+    return replace(kind, fields=fields)
 
 
 def _candidate(
@@ -98,6 +136,9 @@ def _candidate(
         axis = axis_of(kind, step)
     times = ("step_s", "epoch_s", "elapsed_s", "duration_s")
     timed = {column: key for column, key in chosen.items() if column in times}
+    if _SUMMARY in kind.fields:
+        doubt = "may be the mean of the whole training"
+    loss_name = kind.fields[chosen["loss"]].name if "loss" in chosen else ""
     uncertain = {"loss": doubt} if doubt else {}
     epoch = kind.fields[chosen["epoch"]].name if "epoch" in chosen else ""
     if step is None and "ep" in key_of(epoch).split():
@@ -106,6 +147,10 @@ def _candidate(
         uncertain["step"] = "rounded to a few digits, not known exactly"
     if axis == "sample" and step is not None:
         uncertain["step"] = "a number without a name may count samples or steps"
+    if axis == "step" and loss_name == UNNAMED and columns["step"].max() < MANY:
+        # So begin the tables of YOLO.
+        uncertain["step"] = "a number without a name may count epochs or steps"
+        columns["epoch"], axis, step = columns.pop("step"), "epoch", None
     for column in CLOCKS:
         if column in chosen and _has_two_parts(kind, chosen[column]):
             clock = "time" if column in ("day_s", "elapsed_s") else "printed"
@@ -121,7 +166,7 @@ def _candidate(
             column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
         ),
         rank=preference(kind.fields[step].name) if step is not None else 0,
-        loss_name=kind.fields[chosen["loss"]].name if "loss" in chosen else "",
+        loss_name=loss_name,
         uncertain=uncertain,
     )
 
@@ -161,6 +206,8 @@ def _columns(
             found[column] = found.pop(names[name])
     if "loss" in found:
         doubt = doubt or _doubt_of_value(kind, found["loss"])
+        if kind.fields[found["loss"]].name == UNNAMED:
+            doubt = "a number without a name may be a loss: it falls as one does"
     return found, doubt if is_whole else None
 
 
@@ -226,7 +273,9 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
         is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
         is_after = one.has_loss and is_part and _follows(one, main)
-        if ((is_of_record or is_after) and not main.has_loss) or is_beside:
+        is_clock = is_of_record and _CLOCKS_OF_RECORDS.isdisjoint(main.rows.columns)
+        is_clock = is_clock and not _CLOCKS_OF_RECORDS.isdisjoint(one.rows.columns)
+        if ((is_of_record or is_after) and not main.has_loss) or is_beside or is_clock:
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):

@@ -17,12 +17,14 @@ from analysis.read.text.lines import HOLE, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
 from analysis.read.text.values import likelier
-from analysis.read.vocabulary import is_loss, meaning
+from analysis.read.vocabulary import is_evaluation, is_loss, meaning, takes_phase
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 RANK, FEWEST_RANKS = "|rank|", 5
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
+# Results of an evaluation that is announced stand at most so many lines below, so often.
+MOST_BELOW, BELOW = 2, 0.9
 # The text between the numbers of a line, and the numbers that belong to words.
 Key = str | tuple[str, ...]
 
@@ -58,6 +60,7 @@ class Kind:
         is_bar = is_count and first == next(iter(many))
         is_part = few.keys() <= many.keys() and 2 * len(few) >= len(many)
         is_same_bar = is_bar and len(few.keys() & many.keys()) > 1
+        is_same_bar |= BAR_STEP in few and BAR_STEP in many
         return self.head == other.head and (is_part or is_same_bar)
 
 
@@ -65,20 +68,25 @@ class Kind:
 class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
-    `phases` are lines without a value that announce training or an evaluation: their places and
-    whether it is an evaluation. `numbered` counts the lines with a number, `cut` those too long to
-    be read to their end. `headers` are the last lines without a number, the newest first.
-    `has_commas` says that decimals stand behind commas.
+    `phases` are lines without a value that announce training or an evaluation: their places, their
+    numbers, and whether it is an evaluation. `numbered` counts the lines with a number, `cut` those
+    too long to be read to their end. `headers` are the last lines without a number, the newest
+    first. `has_commas` says that decimals stand behind commas, `is_of_losses` that the file is
+    called one of losses. `first` is the first line with a
+    word, without its numbers, and `begins` are the places at which it stands.
     """
 
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
-    phases: list[tuple[int, bool]] = field(default_factory=list)
+    phases: list[tuple[int, int, bool]] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
     cut: int = 0
     headers: list[str] = field(default_factory=list)
     has_commas: bool = False
+    is_of_losses: bool = False
+    first: str | None = None
+    begins: list[int] = field(default_factory=list)
 
     def add_header(self, line: str) -> None:
         """Add a line that may head a table; one that came before is the newest again."""
@@ -106,6 +114,8 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
     every = sorted(kinds.values(), key=lambda kind: (not _is_of_training(kind), -kind.count))
     text.epochs = _epochs(every)
     text.kinds = [_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])]
+    for kind in text.kinds:
+        _name_evaluation(kind, text)
     return text
 
 
@@ -117,17 +127,23 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     """
     lines = cut_lines(piece.text, has_commas=text.has_commas)
     text.has_commas, text.cut = lines.has_commas, text.cut + lines.too_long
+    if text.first is None:
+        text.first = next(filter(has_letters, lines.gaps), None)
+    if text.first in lines.gaps:
+        again = [line for line, gaps in enumerate(lines.gaps) if gaps == text.first]
+        text.begins += (lines.place[again] + piece.offset).tolist()
     known = np.array([*map(shapes.get, lines.gaps)], dtype=object)
     of = defaultdict[Shape, list[int]](list)
     counts = np.diff(lines.first)
     text.lines += len(lines.gaps) - (piece.text[-1:] == "\n")
     text.numbered += int((counts > 0).sum())
-    before = None
+    before, at = None, 0
     for line, (gaps, shape) in enumerate(zip(lines.gaps, known.tolist(), strict=True)):
         if shape is not None and shape.is_plain:
             of[shape].append(line)
             continue
-        if gaps == before:
+        is_again, at = gaps == before and line == at + 1, line
+        if is_again:
             # Of words that come again at once the first line says all.
             continue
         words = gaps
@@ -142,13 +158,15 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
                 shape = shapes[key] = Shape(gaps.split(HOLE), own, text.headers)
             if shape is not None and shape.has_value:
                 of[shape].append(line)
+                before = None
                 continue
             words = shape.words if shape is not None else ""
         before = gaps if shape is None or not shape.fixed else None
         if words and has_letters(words):
             text.add_header(lines.whole(line))
             if (phase := announced(words)) is not None:
-                text.phases.append((piece.offset + int(lines.place[line]), phase))
+                place = lines.place[line]
+                text.phases.append((piece.offset + int(place), int(piece.lines_at(place)), phase))
     for shape, own_lines in of.items():
         shape.convert(piece, lines.numbers, lines.first[own_lines], lines.place[own_lines])
 
@@ -215,6 +233,23 @@ def _filled(kind: Kind) -> Kind:
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
     kind.with_commas = set().union(*(shape.with_commas for shape in kind.shapes))
     return kind
+
+
+def _name_evaluation(kind: Kind, text: Text) -> None:
+    """Name the results in lines without a count that each stand below `Test Error:`, or such."""
+    counted = {meaning(one.name)[0] for one in kind.fields.values()} & {"step", "epoch", "images"}
+    if not text.phases or counted or not _is_of_training(kind) or BAR_STEP in kind.fields:
+        return
+    place, line, announces = np.array([(-1, -np.inf, False), *text.phases], dtype=float).T
+    at = np.searchsorted(place, kind.rows["place"]) - 1
+    is_below = (announces[at] > 0) & (kind.rows["line"] - line[at] <= MOST_BELOW)
+    if is_below.mean() < BELOW:
+        return
+    kind.fields = {
+        key: replace(one, name=f"val {one.name}")
+        if one.name and takes_phase(one.name) and not is_evaluation(one.name) else one
+        for key, one in kind.fields.items()
+    }  # fmt: skip
 
 
 def _epochs(kinds: Iterable[Kind]) -> Rows:

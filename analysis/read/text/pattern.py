@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from analysis.read.columns import Rows, join, spread
-from analysis.read.text.pieces import Piece
+from analysis.read.text.pieces import Piece, in_english
 from analysis.read.text.values import clocks, moments, numbers
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
@@ -25,7 +25,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
     """Return a pattern that matches in lines; raise `Unreadable` if it cannot be used."""
     try:
         # Texts are read as Latin-1, in which each byte is a character.
-        found = re.compile(pattern.encode().decode("latin-1"), re.MULTILINE)
+        found = re.compile(in_english(pattern.encode()).decode("latin-1"), re.MULTILINE)
     except re.error as error:
         raise Unreadable(f"--pattern {pattern!r}: {error}") from None
     if not {"step", "epoch"} & found.groupindex.keys():

@@ -13,6 +13,7 @@ import numpy as np
 
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import Ints
+from analysis.read.vocabulary import ENGLISH
 from configs.errors import Unreadable
 from configs.files import open_regular
 
@@ -20,6 +21,13 @@ PIECE = 1 << 18
 LONGEST_LINE = 1 << 20
 LARGEST_UTF16 = 1 << 28
 MOST_BYTES = 1 << 33
+_ENGLISH = {
+    word.encode(): english.encode().ljust(len(word.encode())) for word, english in ENGLISH.items()
+}
+# ASCII, and the bytes of the signs of bars, units and emojis.
+_OF_NO_WORD = bytes(range(0xC3)) + b"\xe2\xf0"
+# The third epoch, as Chinese counts.
+_EPOCH = re.compile("第( *\\d+ *)轮".encode())
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
 _TERMINAL = re.compile(rb"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b\r\n]*(?:\x07|\x1b\\)?|[@-_])")
 
@@ -90,9 +98,19 @@ def pieces(path: Path) -> Iterator[Piece]:
                 return
 
 
+def in_english(data: bytes) -> bytes:
+    """Return a text of the same length in which the words of some other languages are English."""
+    if data.isascii() or not data.translate(None, _OF_NO_WORD):
+        return data
+    data = _EPOCH.sub(rb"epoch \1", data)
+    for word, english in _ENGLISH.items():
+        data = data.replace(word, english)
+    return data
+
+
 def _piece(data: bytes, line: int, offset: int) -> Piece:
     clean = _TERMINAL.sub(b"", data) if b"\x1b" in data else data
-    clean = clean.replace(b"\0", b"")
+    clean = in_english(clean.replace(b"\0", b""))
     newlines = np.flatnonzero(np.frombuffer(clean, dtype=np.uint8) == 10)
     text = clean.replace(b"\r", b"\n").replace(b"\b", b"\n").decode("latin-1")
     return Piece(text=text, line=line, offset=offset, newlines=newlines)

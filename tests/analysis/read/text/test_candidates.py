@@ -322,6 +322,14 @@ def test_losses_apart_from_the_bars_are_at_even_steps(tmp_path):
     assert steps.tolist() == list(range(10, 161, 10))
 
 
+def test_of_losses_apart_from_a_bar_at_unknown_steps_the_last_is_of_its_end(tmp_path):
+    bars = [f"{n}%|##| {n}/167 [00:{n // 3:02d}<00:01, 3.0it/s]" for n in range(168)]
+    dicts = [f"{{'loss': {5 / n:.4f}, 'epoch': {n * n / 100:.2f}}}" for n in range(1, 17)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*bars, *dicts]))
+    assert log.step[np.isfinite(log.column("loss"))].tolist() == [167]
+    assert log.last("loss") == 0.3125
+
+
 def test_a_loss_without_a_count_is_shown_and_doubted(tmp_path):
     rows = [f"train loss = {3 / n:.4f}" for n in range(1, 30)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
@@ -352,3 +360,153 @@ def test_the_first_of_several_losses_in_a_table_is_shown_and_doubted(tmp_path):
     [log] = logs_of(tmp_path / "x", "\n".join([head, *rows]))
     assert log.last("loss") == pytest.approx(3 / 29, abs=1e-4)
     assert "two readings" in log.uncertain["loss"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["轮次 {n}/30, 训练损失: {x:.4f}, 验证损失: {y:.4f}",
+     "第 {n} 轮 损失\uff1a{x:.4f}\uff0c验证损失\uff1a{y:.4f}",
+     "エポック {n}/30 損失: {x:.4f} 検証損失: {y:.4f}",
+     "Época {n} - Pérdida: {x:.4f} - val loss: {y:.4f}"],
+)  # fmt: skip
+def test_names_of_some_other_languages_are_known(line, tmp_path):
+    rows = [line.format(n=n, x=3 / n, y=4 / n) for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 30, pytest.approx(0.1))
+    assert log.evaluations[-1]["valid_loss" if "val " not in line else "val_loss"] == 0.1333
+
+
+def test_a_pattern_matches_the_words_of_the_text(tmp_path):
+    rows = [f"甲 {n} 损失 {3 / n:.4f}" for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows), pattern=r"甲 (?P<step>\d+) 损失 (?P<loss>\S+)")
+    assert log.last("loss") == pytest.approx(0.1)
+
+
+def test_two_counts_before_two_numbers_are_one_each(tmp_path):
+    rows = [
+        f"Step/Epoch [{200 * e + n}/{e + 1}][{n}/200]: loss:{3 / (200 * e + n):.4f}"
+        for e in range(3)
+        for n in range(20, 201, 20)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("epoch"), log.attempts) == (600, 3, 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "axis"),
+    [("{n},{x:.4f},0.001", "unit"), ("({n}, {x:.4f}, {y:.4f})", "unit"), ("{x:.6f}", "unit"),
+     ("  {n}/99  9.24G  {x:.4f}  640", "epoch")],
+)  # fmt: skip
+def test_a_falling_number_without_a_name_may_be_a_loss(line, axis, tmp_path):
+    rows = [line.format(n=n, x=3 / n, y=4 / n) for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, len(log), log.last("loss")) == (axis, 30, pytest.approx(0.1))
+    assert log.uncertain["loss"]
+
+
+def test_a_rate_in_lines_of_its_own_is_that_of_the_records(tmp_path):
+    rows = [f"loss = {3 / n:.4f}, step = {100 * n}\nglobal_step/sec: 9.99" for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.last("steps_per_s") == 9.99
+
+
+def test_lines_below_an_announced_evaluation_are_its_results(tmp_path):
+    rows = [
+        f"Epoch {n}\nloss: {4 / n:.4f} [10/20]\nloss: {3 / n:.4f} [20/20]\n"
+        f"Test Error:\n Accuracy: 61%, Avg loss: {4 / n:.4f}"
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.last("loss"), log.evaluations[-1]["val_avg_loss"]) == (0.1, 0.1333)
+
+
+def test_a_clock_of_one_value_is_no_time_since_the_start(tmp_path):
+    rows = [f"epoch {n} loss {3 / n:.4f} took 12.0 s" for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.last("step_s") == 12
+
+
+def test_the_clock_of_a_bar_goes_on_where_the_epoch_is_a_share(tmp_path):
+    rows = [
+        f"{n}%|#| {n}/100 [{n // 12:02d}:{5 * n % 60:02d}<09:00, 5.0s/it]"
+        f"{{'loss': {3 / n:.4f}, 'epoch': {n / 50:.2f}}}"
+        for n in range(1, 101)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    rate = measure_rate(log, clock=None).rate
+    assert rate is not None
+    assert rate.value == pytest.approx(0.2, rel=0.01)
+
+
+def test_the_count_of_timm_is_that_of_the_batches(tmp_path):
+    rows = [
+        f"Train: {e} [{b:4d}/200 ({b / 2:.0f}%)]  Loss: {5 - e - b / 200:.3f} (5.1)  Time: 0.350s"
+        for e in range(4)
+        for b in (0, 50, 100, 150, 199)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.step[-1] == 799
+
+
+def test_the_summary_of_a_training_is_read_if_there_is_nothing_else(tmp_path):
+    text = (
+        "{'eval_loss': 0.5, 'epoch': 3.0}\n{'train_runtime': 9, 'train_loss': 0.95, 'epoch': 3.0}"
+    )
+    [log] = logs_of(tmp_path / "x", text)
+    assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 3, 0.95)
+    assert log.uncertain["loss"] == "may be the mean of the whole training"
+
+
+def test_a_first_line_that_comes_again_may_begin_a_session(tmp_path):
+    rows = [f"step {n} loss {3 / n:.4f}" for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(["Using a GPU", *rows[:9], "Using a GPU", *rows[9:]]))
+    assert any("as many sessions" in remark for remark in log.remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Step, {n}, Loss, {x:.4f}, PSNR, 9.4", "[Step] {n} [Loss] {x:.4f}",
+     "episode: {n}.0, frames: {n}.99K, loss: {x:.4f}", "step {n} loss {x:.4f} steps/sec 2.5",
+     "step {n} eta = 12m{n:02d}s loss {x:.4f}"],
+)  # fmt: skip
+def test_names_are_found_in_every_form(line, tmp_path):
+    rows = [line.format(n=n, x=3 / n) for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("loss")) == (30, pytest.approx(0.1))
+    assert log.last("steps_per_s") == (2.5 if "sec" in line else None)
+
+
+def test_two_drawings_of_a_bar_with_a_record_are_drawings_of_it(tmp_path):
+    bars = [f"{n}%|#| {n}/100 [00:{n % 60:02d}<00:09, 1.0it/s]" for n in range(1, 101)]
+    record = "{{'loss': {:.4f}, 'epoch': {:.2f}}}"
+    text = ""
+    for n, bar in enumerate(bars, start=1):
+        glued = "" if n in (30, 60) else "\n"
+        text += bar + (glued + record.format(3 / n, n / 50) if n % 10 == 0 else "") + "\n"
+    [log] = logs_of(tmp_path / "x", text)
+    assert (log.step[-1], log.last("loss")) == (100, 0.03)
+
+
+def test_a_count_that_other_lines_call_epochs_is_one(tmp_path):
+    rows = [f"Train: [{n}/30] loss {3 / (n + 1):.4f}\nEPOCH {n} takes 0:18" for n in range(30)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, log.step[-1]) == ("epoch", 29)
+
+
+def test_numbers_of_unknown_names_in_a_file_of_losses_are_losses(tmp_path):
+    rows = [
+        f"(epoch: 1, iters: {n}, time: 0.05, data: 0.3) G_GAN: {3 / n:.4f} D: 0.5"
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "loss_log.txt", "\n".join(rows))
+    assert log.last("loss") == pytest.approx(0.1)
+    assert "G_GAN loss, D loss" in log.uncertain["loss"]
+    [log] = logs_of(tmp_path / "log.txt", "\n".join(rows))
+    assert log.last("loss") is None
+
+
+def test_lines_of_another_kind_that_stand_apart_leave_a_doubt(tmp_path):
+    first = [f"-- batch: {n} --\nmean loss: {3 / n:.4f}" for n in range(1, 31)]
+    then = [f"[TRAIN] Epoch 6 | batch {n}/99\n[TRAIN] mean loss: {2 / n:.4f}" for n in range(1, 9)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*first, *then]))
+    assert any("may be another run" in remark for remark in log.remarks)

@@ -9,15 +9,6 @@ from analysis.measure.rate import measure_rate
 from tests.analysis.read.text.test_candidates import logs_of
 
 
-def test_no_pattern_calls_a_number_without_a_name_a_loss(tmp_path, capsys):
-    rows = [f"  {n}/99  9.24G  {3 / n:.4f}  {2 / n + n % 2:.4f}  640" for n in range(1, 99)]
-    (tmp_path / "x").write_text("\n".join(rows))
-    assert main(["runs", str(tmp_path / "x")]) == 2
-    error = capsys.readouterr().err
-    assert "(?P<epoch>" in error
-    assert "(?P<loss>" not in error
-
-
 def test_the_proposed_pattern_reads_what_it_says(tmp_path, capsys):
     noise = [f"Namespace(seed={n})" for n in range(3)]
     lines = [f"turn {3 * n} train {5 / n + n % 2:.4f} q {n % 5}" for n in range(1, 60)]
