@@ -101,9 +101,14 @@ def _of_other_cells(logs: Sequence[RunLog]) -> Iterator[tuple[str, float, float,
 
 @kept_with_log
 def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
-    """Return the nodes, the begin and the end of each attempt; a last record stands for no end."""
+    """Return the nodes, the begin and the end of each attempt; records stand for what is unknown.
+
+    A log of another trainer has no manifest; its records may have times of day.
+    """
     times = log.column("time")
     found = []
+    if not log.stays and np.isfinite(times).any():
+        return [(nodes_of(log), float(np.nanmin(times)), float(np.nanmax(times)))]
     for number, stay in log.stays.items():
         if stay.began is None:
             continue

@@ -52,7 +52,8 @@ class Comparison:
         if ratio is None or ratio.low is None or ratio.high is None:
             return f"{arm} against {base} is undetermined in {quantity.name}: {judged.why}"
         ends = between(ratio.low, ratio.high)
-        basis = f"({', '.join(_basis(self.contrast, judged.comparisons))})"
+        parts = _basis(self.contrast, judged.comparisons)
+        basis = f"({', '.join(part for part in parts if part != judged.why)})"
         is_speed = quantity.name.startswith("speed")
         as_fast = f"as fast{quantity.name.removeprefix('speed')}"  # to the target
         of_base = as_fast if is_speed else f"the {quantity.name}"

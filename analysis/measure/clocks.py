@@ -27,6 +27,11 @@ PAUSES = {
 MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
 # A coarser share of an interval is the clock's resolution, not its noise.
 RESOLVED = 1e-3
+# The columns of printed rates, in the order of preference, and what each counts.
+_PRINTED = {
+    "step_s": "step", "steps_per_s": "step", "images_per_s": "image",
+    "tokens_per_s": "token/device",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +42,7 @@ class Intervals:
     step (images are NaN if neither they nor the batch are recorded). `attempt` [m] and `row` [m]
     belong to the record that ends an interval, `start` [m] is the row of the record before it.
     `left_out` counts the intervals with a pause or with a clock that stood still. If a log prints
-    only tokens per second and device, `unit` is `token/device` and replaces the step. `rounding_s`
+    no rate of steps, `unit` replaces the step: an image, or a token of one device. `rounding_s`
     is what averaging does not remove: half a unit of the last digit of printed rates, half a second
     of the end of each bar.
     """
@@ -57,6 +62,31 @@ class Intervals:
         """Return the intervals that are `kept` [m]."""
         each = ("steps", "seconds", "images", "attempt", "row", "start")
         return replace(self, **{name: getattr(self, name)[kept] for name in each})
+
+    def joined(self, step: Ints, marks: Ints) -> "Intervals":
+        """Return the intervals with those joined between which none of the steps `marks` lies.
+
+        `step` are the steps of the records. Another log may have fewer of them.
+        """
+        first, last = step[self.start], step[self.row]
+        opens = np.isin(first, marks) | (first != np.roll(last, 1))
+        opens[:1] = True
+        begin = np.flatnonzero(opens)
+        end = np.append(begin[1:], len(first)) - 1
+        steps = np.add.reduceat(self.steps, begin)
+        return replace(
+            self,
+            steps=steps,
+            seconds=np.add.reduceat(self.seconds * self.steps, begin) / steps,
+            images=np.add.reduceat(self.images * self.steps, begin) / steps,
+            attempt=self.attempt[end],
+            row=self.row[end],
+            start=self.start[begin],
+        )
+
+    def pairs(self, step: Ints) -> NDArray[np.complex128]:
+        """Return the first and the last step of each interval as a complex number [m]."""
+        return step[self.start] + 1j * step[self.row]
 
 
 def available_clocks(log: RunLog) -> list[str]:
@@ -164,12 +194,12 @@ def _every(rows: Ints, reading: Floats) -> Ints:
 
 
 def _printed_column(log: RunLog) -> str:
-    """Return the name of the printed rate, in the order of preference."""
-    return next((one for one in ("step_s", "steps_per_s") if one in log.values), "tokens_per_s")
+    """Return the name of the printed rate."""
+    return next((name for name in _PRINTED if name in log.values), "step_s")
 
 
 def _seconds_printed(log: RunLog) -> Floats:
-    """Return printed seconds per step, or per token of one device."""
+    """Return printed seconds per step, or per image or token if no rate of steps is printed."""
     name = _printed_column(log)
     rate = log.column(name)
     return rate if name == "step_s" else np.where(rate > 0, 1 / np.where(rate > 0, rate, 1), np.nan)
@@ -185,9 +215,10 @@ def _rounding_s(log: RunLog, seconds: Floats) -> float:
 
 def _printed(log: RunLog) -> Intervals:
     seconds = _seconds_printed(log)
-    unit = "token/device" if _printed_column(log) == "tokens_per_s" else "step"
+    unit = _PRINTED[_printed_column(log)]
     kept = seconds > 0
-    images = log.column("images_per_s") * seconds if unit == "step" else np.full(len(log), np.nan)
+    has_images = unit in ("step", "image")
+    images = log.column("images_per_s") * seconds if has_images else np.full(len(log), np.nan)
     rows = np.arange(len(log))
     return Intervals(
         clock="printed",

@@ -124,10 +124,17 @@ def measure_rates(logs: Sequence[RunLog], *, clock: str | None = None) -> list[M
 
 
 @kept_with_log
-def measure_rate(log: RunLog, *, clock: str | None, within: Range | None = None) -> MeasuredRate:
+def measure_rate(
+    log: RunLog,
+    *,
+    clock: str | None,
+    within: Range | None = None,
+    pairs: frozenset[complex] = frozenset(),
+) -> MeasuredRate:
     """Measure the rate of a run on a clock, or on its best one if that is None.
 
-    Only the intervals `within` a range of steps count, if one is given.
+    Only the intervals `within` a range of steps count, if one is given. If `pairs` of steps are
+    given, as `Intervals.pairs` returns them, only the intervals between these do.
     """
     if clock is None:
         return measure_rate(log, clock=choose_clocks([log])[0])
@@ -135,6 +142,10 @@ def measure_rate(log: RunLog, *, clock: str | None, within: Range | None = None)
     if within is not None:
         began, ended = log.step[found.start], log.step[found.row]
         found = found.where((began >= within.low) & (ended <= within.high))
+    if pairs:
+        wanted = np.array(list(pairs))
+        found = found.joined(log.step, np.union1d(wanted.real, wanted.imag))
+        found = found.where(np.isin(found.pairs(log.step), wanted))
     summary = None
     if len(found.seconds):
         summary = summarise(found.seconds, found.attempt, steps=found.steps)

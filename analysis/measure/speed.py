@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ from analysis.observations import (
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
+from analysis.read.run_log import Ints
 from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
@@ -34,6 +36,10 @@ from analysis.stats.summary import ratio_of_means
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
 # Ranges whose ends differ by a smaller share, or by a record, are the same.
 SAME_RANGE = 0.01
+# Records that are so many times as far apart may not show the warm-up that others do.
+COARSER = 1.5
+# Steps that all record are too rare beyond so many times the records of the one with the fewest.
+SPARSE = 4
 # So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
 SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
@@ -171,21 +177,55 @@ def alike_in_range(base: Arm, arm: Arm) -> tuple[Arm, Arm, Range | None, list[st
     logs = [[run.log for run in one.runs] for one in (base, arm)]
     *kept, remarks = without_early_ends(*logs)
     counted = {id(log) for side in kept for log in side}
+    if min(map(len, kept)) < FEWEST <= min(map(len, logs)):
+        # The rate of half a run says as much, unlike its loss.
+        counted, remarks = {id(log) for side in logs for log in side}, []
     sides = [[run for run in one.runs if id(run.log) in counted] for one in (base, arm)]
     timed = [run for side in sides for run in side if len(run.intervals.row)]
-    begun = np.array([run.log.step[run.intervals.start[0]] for run in timed])
-    ended = np.array([run.log.step[run.intervals.row[-1]] for run in timed])
-    within = None
-    if len(timed) == len(counted):
-        records = [np.median(run.intervals.steps) for run in timed]
-        slack = max(SAME_RANGE * ended.max(), *records)
-        if max(np.ptp(begun), np.ptp(ended)) > slack:
-            within = Range(by="step", low=begun.max(), high=ended.min())
+    within, pairs = _common_steps(timed) if len(timed) == len(counted) else (None, frozenset())
     arms = [
-        Arm(runs=tuple(measure_rate(run.log, clock=run.clock, within=within) for run in side))
+        Arm(
+            runs=tuple(
+                measure_rate(run.log, clock=run.clock, within=within, pairs=pairs) for run in side
+            )
+        )
         for side in sides
     ]
     return arms[0], arms[1], within, remarks
+
+
+def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset[complex]]:
+    """Return the range that all runs time, None if each times about the same, and its intervals.
+
+    These are the pairs of steps between which all time training, none if no run times others. A
+    warm-up shows in many records only, a pause at each hundredth step belongs to a hundred steps,
+    and an interval that one run leaves out as its evaluation may hold a pause of all.
+    """
+    kept = [_steps_that_count(run) for run in runs]
+    records = [float(np.median(run.intervals.steps)) for run in runs]
+    is_mixed = max(records) >= COARSER * min(records)
+    begun = np.array([run.log.step[run.intervals.start[0]] for run in runs])
+    if is_mixed:
+        begun = np.array([own[0] for own in kept])
+    ended = np.array([own[-1] for own in kept])
+    slack = max(SAME_RANGE * ended.max(), *records)
+    within = None
+    if is_mixed or max(np.ptp(begun), np.ptp(ended)) > slack:
+        within = Range(by="step", low=begun.max(), high=ended.min())
+    marks = reduce(np.intersect1d, kept)
+    timed = [
+        run.intervals.joined(run.log.step, marks).pairs(run.log.step)
+        if is_mixed
+        else run.intervals.pairs(run.log.step)
+        for run in runs
+    ]
+    shared = reduce(np.intersect1d, timed)
+    if within is not None:
+        shared = shared[(shared.real >= within.low) & (shared.imag <= within.high)]
+    is_all = not is_mixed and all(len(np.unique(own)) == len(shared) for own in timed)
+    if is_all or len(shared) * SPARSE * max(records) < ended.min() - begun.max():
+        return within, frozenset()
+    return within, frozenset(shared.tolist())
 
 
 def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
@@ -257,23 +297,25 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
 
 def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:
     """Return the log of below/above, two independent means; None if either has no error."""
-    if below.error is None or above.error is None:
+    a, b = below.logarithm(), above.logarithm()
+    if a.error is None or b.error is None:
         return None
-    variances = [(below.error / below.value) ** 2, (above.error / above.value) ** 2]
-    value = math.log(below.value / above.value)
-    return satterthwaite(value, variances, [below.freedom, above.freedom])
+    return satterthwaite(a.value - b.value, [a.error**2, b.error**2], [a.freedom, b.freedom])
+
+
+def _steps_that_count(run: MeasuredRate) -> Ints:
+    """Return the steps at which the intervals that count begin or end, in order."""
+    assert run.summary is not None
+    found = run.intervals.where(run.summary.kept)
+    return np.union1d(run.log.step[found.start], run.log.step[found.row])
 
 
 def _step_keys(run: MeasuredRate) -> tuple[NDArray[np.complex128], Floats]:
-    """Return the first and last step of each interval that counts [n], and its seconds [n].
-
-    A pair of steps is one complex number, so that pairs can be intersected.
-    """
+    """Return the pairs of steps of the intervals that count [n], and their seconds [n]."""
     assert run.summary is not None
-    found, kept = run.intervals, run.summary.kept
-    keys = run.log.step[found.start[kept]] + 1j * run.log.step[found.row[kept]]
-    keys, first = np.unique(keys, return_index=True)
-    return keys, found.seconds[kept][first]
+    found = run.intervals.where(run.summary.kept)
+    keys, first = np.unique(found.pairs(run.log.step), return_index=True)
+    return keys, found.seconds[first]
 
 
 def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = None) -> str | None:

@@ -16,6 +16,8 @@ FEWEST_EFFECTIVE = 2.0
 # Standard errors that the estimated lag-1 autocorrelation is raised by: an interval that is too
 # wide costs some power, one that is too narrow is wrong.
 CAUTION = 0.25
+# An error that is a larger share of its mean counts as this one for the logarithm.
+LARGEST_SHARE = 0.99
 # How alike a periodic series is after a period (as an autocorrelation), and its shortest period.
 PERIODIC, SHORTEST_PERIOD = 0.85, 4
 
@@ -38,6 +40,17 @@ class Mean:
     def ratio(self) -> Estimate:
         """Return the ratio, with its interval, that this is the logarithm of."""
         return self.estimate().map(math.exp)
+
+    def logarithm(self) -> "Mean":
+        """Return the logarithm of a positive mean.
+
+        One pause of an hour may be nearly all of a mean and of its error. Were that error, a share
+        below 1, taken for the logarithm's, the pause alone would make a run slower for certain.
+        """
+        if self.error is None:
+            return replace(self, value=math.log(self.value))
+        share = min(self.error / self.value, LARGEST_SHARE)
+        return replace(self, value=math.log(self.value), error=max(share, -math.log1p(-(share**2))))
 
     @property
     def half_width(self) -> float:

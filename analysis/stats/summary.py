@@ -1,7 +1,7 @@
 """Summarise the durations of steps: cut the warm-up, keep what counts, take the mean of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ MAX_AUTOCORRELATION = 2.0
 SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
 CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
-CHANGE_WINDOW, CHANGE_CLIP = 9, 3.0
+CHANGE_WINDOW, CHANGE_CLIP = 9, 0.1
 # The autocorrelation time of a series that has two levels and does not wander.
 STEADY_TIME = 2.0
 SIGMA_OF_MAD = 1.4826
@@ -156,8 +156,8 @@ def ratio_of_means(above: Floats, below: Floats, *, weights: Floats) -> Mean:
         rest = np.concatenate([side - side.mean() for side in sides])
         # What still wanders on either side may change again.
         gap = rest if lag_one_time(rest) < STEADY_TIME else gap
-    found = mean_of(gap)
-    return Mean(value=math.log(a / b), error=found.error, freedom=found.freedom)
+    found = replace(mean_of(gap), value=1.0).logarithm()
+    return replace(found, value=math.log(a / b))
 
 
 def lasting_change(logs: Floats) -> Change | None:
@@ -177,11 +177,12 @@ def lasting_change(logs: Floats) -> Change | None:
     change = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads
     cut = int(heads[np.argmax(np.abs(change) * np.sqrt(heads * (n - heads)))])
     sides = logs[:cut], logs[cut:]
-    before, after = (float(np.median(side)) for side in sides)
-    rest = np.concatenate([sides[0] - before, sides[1] - after])
-    _, sigma = robust(rest)
-    if sigma:
-        rest = np.clip(rest, -CHANGE_CLIP * sigma, CHANGE_CLIP * sigma)
+    medians = np.repeat([np.median(side) for side in sides], [cut, n - cut])
+    rest = logs - medians
+    rest = np.clip(rest, *np.quantile(rest, [CHANGE_CLIP, 1 - CHANGE_CLIP]))
+    # Where two levels alternate, a median jumps from one to the other for a handful of values.
+    before, after = (float(side.mean()) for side in np.split(medians + rest, [cut]))
+    rest = medians + rest - np.repeat([before, after], [cut, n - cut])
     time = max(autocorrelation_time(rest, fitted=2), lag_one_time(rest))
     error = float(rest.std()) * (time * n / (cut * (n - cut))) ** 0.5
     size = abs(after - before)

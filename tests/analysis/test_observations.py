@@ -4,10 +4,11 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.measure.cost import cost_row
+from analysis.gpus.cost import cost_row
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate
 from analysis.measure.speed import Arm, speed_contrast
@@ -70,6 +71,15 @@ def test_arms_of_which_one_ran_before_the_other_are_not_attributed(log: RunLog) 
     assert not in_blocks(sides[0][:1], sides[1][:1])
     arms = [Arm(runs=tuple(measure_rate(one, clock="train") for one in side)) for side in sides]
     assert IN_BLOCKS in speed_contrast(*arms).remarks[0]
+
+
+def test_the_records_of_a_log_without_a_manifest_say_when_it_ran(log: RunLog) -> None:
+    def beginning(at: float) -> RunLog:
+        values = log.values | {"time": at + np.arange(len(log), dtype=float)}
+        return replace(log, stays={}, values=values)
+
+    sides = [[beginning(10_000.0 * (4 * side + n)) for n in range(4)] for side in (0, 1)]
+    assert in_blocks(*sides)
 
 
 def renumbered(folder: Path, **first: object) -> RunLog:

@@ -6,8 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.measure.rate import measure_rate
+from analysis.measure.rate import measure_rate, measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
+from analysis.read.find import read_logs
 from analysis.verdict import Comparison, ratio_text, verdicts
 from tests.analysis.foreign_logs import log_of
 
@@ -61,6 +62,16 @@ def test_logs_that_name_different_batches_are_compared_in_images():
     assert found["word"] == "different"
 
 
+def test_logs_that_print_only_images_per_second_are_compared_in_images(tmp_path):
+    for name, rate in (("a", 120.0), ("b", 150.0)):
+        rows = [f"step {n}: loss: {5 / n:.4f}, images/sec: {rate + n % 5}" for n in range(1, 90)]
+        (tmp_path / name).write_text("\n".join(rows))
+    runs = measure_rates(read_logs([str(tmp_path / name) for name in "ab"]))
+    assert runs[0].images_per_s == pytest.approx(122, abs=1)
+    found = speed_contrast(*(Arm(runs=(run,)) for run in runs))
+    assert math.exp(found.mean.value) == pytest.approx(152 / 122, abs=0.01)
+
+
 def test_samples_are_not_compared_with_steps():
     rng = np.random.default_rng(1)
     values = {"elapsed_s": rng.uniform(0.99, 1.01, 300).cumsum()}
@@ -101,6 +112,59 @@ def test_two_logs_of_the_same_steps_are_paired_by_step_and_what_they_share_cance
     assert found["high"] / found["low"] < 1.02
     apart = [measure_rate(log, clock="wall").seconds for log in logs]
     assert math.hypot(*(one.error / one.value for one in apart)) > 0.03
+
+
+def recorded_each(every, seconds):
+    """Return a log of the time after each so many of the steps that took these seconds."""
+    step = np.arange(every, len(seconds) + 1, every)
+    return log_of({"elapsed_s": seconds.cumsum()[step - 1]}, steps=step)
+
+
+def test_logs_with_other_intervals_between_records_are_paired_where_both_have_one():
+    rng = np.random.default_rng(4)
+    shared = np.where(rng.random(4000) < 0.01, 20.0, 1.0)
+    seconds = [k * shared * (1 + 0.05 * rng.standard_normal(4000)) for k in (1.05, 1.0)]
+    found = compared(recorded_each(50, seconds[0]), recorded_each(100, seconds[1]), "wall")
+    assert (found["word"], found["unit"]) == ("different", "step")
+    assert found["low"] < 1.05 < found["high"] < 1.08
+
+
+@pytest.mark.parametrize("every", [50, 100, 250])
+def test_a_warm_up_that_few_records_do_not_show_is_cut_of_both(every):
+    rng = np.random.default_rng(5)
+    arms = []
+    for each in (10, every):
+        logs = []
+        for _ in range(3):
+            seconds = 0.25 * (1 + 0.05 * rng.standard_normal(2000)) * (1 + rng.normal(0, 0.003))
+            seconds[:400] *= 1.5
+            logs.append(measure_rate(recorded_each(each, seconds), clock="wall"))
+        arms.append(Arm(runs=tuple(logs)))
+    assert abs(speed_contrast(*arms).mean.value) < 0.015
+
+
+def test_a_pause_of_all_runs_counts_in_all_although_some_left_it_out():
+    """One arm evaluates where both save, and no log says that they save."""
+    rng, arms = np.random.default_rng(6), []
+    for evaluates in (True, False):
+        runs = []
+        for _ in range(3):
+            seconds = 25 * (1 + 0.01 * rng.standard_normal(80))
+            seconds[9::10] += 20 + 10 * evaluates
+            values = {"elapsed_s": seconds.cumsum()}
+            if evaluates:
+                values["evaluated"] = np.arange(1, 81) // 10
+            runs.append(measure_rate(log_of(values), clock="wall"))
+        arms.append(Arm(runs=tuple(runs)))
+    assert abs(speed_contrast(*arms).mean.value) < 0.01
+
+
+def test_one_jump_of_a_clock_makes_no_run_slower():
+    rng = np.random.default_rng(7)
+    steady, jumps = 2.5 * (1 + 0.02 * rng.standard_normal((2, 200)))
+    jumps[120] += 3600
+    found = compared(*(log_of({"elapsed_s": one.cumsum()}) for one in (steady, jumps)), "wall")
+    assert found["word"] == "undetermined"
 
 
 def test_a_run_that_slows_down_for_good_is_compared_by_what_it_did_and_says_so():

@@ -12,6 +12,7 @@ from benchmarks.analysis_coverage.folders import START, Run, write_run
 from tests.analysis.planted.runs import (
     RNG,
     WORKERS,
+    end_as,
     rewrite_manifest,
     seconds,
     turns,
@@ -193,3 +194,17 @@ def test_a_table_of_many_verdicts_says_how_many_sentences_it_leaves_out(
     assert "3 more sentences (--all shows them)" in capsys.readouterr().out
     main(["speed", str(tmp_path), "--all"])
     assert "more sentences" not in capsys.readouterr().out
+
+
+def test_the_speed_of_a_repeat_that_ended_early_counts(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    for name, arm, own in turns(3):
+        number = 54 if name == "b2" else 120
+        write_run(
+            tmp_path / name, Run(seconds=seconds(number, slower=1.1 if arm == "b" else 1), **own)
+        )
+    end_as(tmp_path / "b2", "stopped", steps=1200)
+    found = verdicts(tmp_path)
+    assert found["speed"]["word"] == "slower"
+    assert found["speed"]["low"] < 1 / 1.1 < found["speed"]["high"]

@@ -12,7 +12,7 @@ from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import autocorrelation_time
-from analysis.stats.summary import Summary, ratio_of_means, summarise, warmup_end
+from analysis.stats.summary import Summary, lasting_change, ratio_of_means, summarise, warmup_end
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, generate_run
 
@@ -99,6 +99,13 @@ def test_a_lasting_change_of_speed_is_found_at_its_step_and_widens_the_interval(
     assert found.change.index == pytest.approx(140, abs=2)
     assert found.change.ratio == pytest.approx(1.2, rel=0.02)
     assert found.seconds.low < 0.9 * true
+
+
+def test_two_levels_that_alternate_at_random_are_no_lasting_change():
+    rng = np.random.default_rng(0)
+    drawn = (np.where(rng.random(80) < 0.5, 0.0, 0.26) for _ in range(40))
+    found = [lasting_change(levels + 0.01 * rng.standard_normal(80)) for levels in drawn]
+    assert sum(one is not None for one in found) <= 2
 
 
 def test_one_stray_interval_counts_and_widens_the_interval():
