@@ -48,6 +48,8 @@ FINAL_SHARE = 0.1
 MARGIN = 0.01
 # What two seeds of a recipe differ by at the end of training (standard deviation of logs).
 SEED_SCATTER = 0.02
+# Points that are not above 0, as a skipped step prints, are left out if they are so few and early.
+MOST_LEFT_OUT = 0.05
 # Quantities that people know by another name.
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
@@ -146,9 +148,13 @@ def loss_contrast(
         for log in (*base, *arm):
             why = why.replace(str(log.path), log.name)
         return refused(why)
-    if any((curve.loss <= 0).any() for curve in found):
-        return Contrast(mean=None, why=f"a {compared.quantity.name} is not above 0")
+    is_above = np.all([curve.loss > 0 for curve in found], axis=0)
     parts = _parts(found[0])
+    if not is_above[parts[0]].all() or is_above.mean() < 1 - MOST_LEFT_OUT:
+        return Contrast(mean=None, why=f"a {compared.quantity.name} is not above 0")
+    if not is_above.all():
+        found = [replace(one, x=one.x[is_above], loss=one.loss[is_above]) for one in found]
+        parts = [part[is_above] for part in parts]
     steps = None
     if len(found) == 2:
         steps = _of_two_curves(found[0], found[1], parts, is_recorded=is_recorded)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from analysis.measure.differences import differences, recipe
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
 from analysis.observations import (
-    attributed,
     group_alike,
     is_repeat,
     nodes_of,
@@ -25,7 +23,7 @@ from analysis.observations import (
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
-from analysis.read.run_log import Ints
+from analysis.read.run_log import Ints, RunLog
 from analysis.stats.contrast import (
     FEWEST,
     Contrast,
@@ -67,6 +65,11 @@ class Arm:
         return self.runs[0].log.name + (f" (+{repeats} alike)" if repeats else "")
 
     @property
+    def logs(self) -> list[RunLog]:
+        """The logs of its runs."""
+        return [run.log for run in self.runs]
+
+    @property
     def rate(self) -> Estimate | None:
         """Units per second, with the run's own interval or that between repeats."""
         if len(self.runs) == 1:
@@ -100,7 +103,7 @@ def _arm(runs: Sequence[MeasuredRate]) -> Arm:
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
     """Return the contrasts of all arms but the first with the first."""
     scatter = scatter_of([_replicates(arm, 0.0) for arm in arms])
-    at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
+    at_once = ran_at_once([log for arm in arms for log in arm.logs])
     return [speed_contrast(arms[0], arm, at_once=at_once, scatter=scatter) for arm in arms[1:]]
 
 
@@ -132,7 +135,7 @@ def speed_contrast(
         found = contrast(*sides, scatter=scatter)
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
-    logs = [[run.log for run in one.runs] for one in (base, arm)]
+    logs = [base.logs, arm.logs]
     found = told_in_blocks(found, logs, sides)
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
@@ -157,7 +160,7 @@ def alike_in_range(base: Arm, arm: Arm) -> tuple[Arm, Arm, Range | None, list[st
 
     A change at the same step of both, such as a slow first epoch, then counts in both alike.
     """
-    logs = [[run.log for run in one.runs] for one in (base, arm)]
+    logs = [base.logs, arm.logs]
     *kept, remarks = without_early_ends(*logs)
     counted = {id(log) for side in kept for log in side}
     if min(map(len, kept)) < FEWEST <= min(map(len, logs)):
@@ -306,7 +309,7 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
 
     `at_once` are the runs that shared a node with another at the same time, by default of these.
     """
-    logs = [run.log for run in (*base.runs, *arm.runs)]
+    logs = [*base.logs, *arm.logs]
     at_once = ran_at_once(logs) if at_once is None else at_once
     if why := next((at_once[id(log)] for log in logs if id(log) in at_once), None):
         return why
@@ -327,9 +330,3 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"printed by {b.log.format} against printed by {a.log.format}"
     return None
-
-
-def attribution(base: Arm, arm: Arm, *, of: Literal["clock", "loss"] = "clock") -> str:
-    """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
-    sides = [[run.log for run in one.runs] for one in (base, arm)]
-    return attributed(sides[0], sides[1], of=of)

@@ -8,8 +8,9 @@ from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID
 from analysis.measure.quality import MARGIN as FID_MARGIN
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, attribution, group_arms, speed_contrasts
+from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
+from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, of_cells
 from analysis.verdict import Comparison, verdicts
@@ -33,7 +34,7 @@ def compare_arms(
     for the scatter between runs.
     """
     base, *others = arms
-    first, *sides = ([run.log for run in arm.runs] for arm in arms)
+    first, *sides = (arm.logs for arm in arms)
     scatters = [loss_scatter([first, *sides], one) for one in losses]
     made: list[tuple[Arm, Quantity, Contrast]] = []
     for arm, side, speed in zip(others, sides, speed_contrasts(arms), strict=True):
@@ -57,7 +58,7 @@ def compare_arms(
     return [
         {"run": arm.name, "against": base.name, "quantity": quantity.name}
         | verdict
-        | {"differs": attribution(base, arm, of="clock" if quantity is SPEED else "loss")}
+        | {"differs": attributed(first, arm.logs, of="clock" if quantity is SPEED else "loss")}
         for (arm, quantity, _), verdict in zip(made, found, strict=True)
     ]
 

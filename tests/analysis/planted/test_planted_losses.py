@@ -229,3 +229,17 @@ def test_distances_that_were_measured_unlike_are_compared_nowhere(
     assert found["loss_why"] == why
     assert main(["target", "--target", f"{of}<=30", str(tmp_path)]) == 2
     assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("place", "word"), [(0, "different"), (150, "different"), (295, None)])
+def test_a_loss_of_0_costs_the_verdict_only_near_the_end(
+    tmp_path: Path, asked: Callable[..., Any], place: int, word: str | None
+) -> None:
+    for name in "ab":
+        loss = falling(300) * np.exp(0.02 * RNG.standard_normal(300)) * (0.7 if name == "b" else 1)
+        loss[place] *= name == "a"
+        lines = [{"step": n, "loss": float(one)} for n, one in enumerate(loss, 1)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
+    assert found["word"] == (word or "undetermined")
+    assert word is None or found["low"] < 0.7 < found["high"]
