@@ -285,20 +285,17 @@ def _by_repeats(
     base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
 ) -> Contrast:
     """Compare runs of nodes that both arms used; if those are too few, nodes with each other."""
-    where = [{run.nodes for run in side} for side in (base, arm)]
-    is_known = all(nodes for side in where for nodes in side)
-    shared = where[0] & where[1]
-    if not is_known:
+    where = [[run.nodes for run in side] for side in (base, arm)]
+    if not all(map(all, where)):
         return replace(_welch(base, arm, common), remarks=(NODES_UNKNOWN,))
-    if where[0] == where[1] and len(shared) == 1:
-        return _welch(base, arm, common)
+    shared = common_nodes(*where)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
         found = one_sample(np.array(gaps))
         return Contrast(mean=found, unit="node", n=len(gaps), is_claim=True)
-    here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
-    below, above = map(len, here)
-    if min(below, above) > max(len(shared), FEWEST - 1):
+    if shared:
+        here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
+        below, above = map(len, here)
         within = _welch(here[0], here[1], common)
         if len(shared) > 1:
             within = replace(within, mean=_within_nodes(here[0], here[1]), further=())
@@ -311,6 +308,16 @@ def _by_repeats(
         return Contrast(mean=mean, unit="node", n=min(below, above), sides=(below, above),
                         is_claim=True, remarks=(NODES_DIFFER,))  # fmt: skip
     return _apart(_welch(base, arm, common))
+
+
+def common_nodes(
+    base: Sequence[frozenset[str]], arm: Sequence[frozenset[str]]
+) -> set[frozenset[str]]:
+    """Return the nodes of runs that both arms used, if these are enough to compare them there."""
+    shared = {*base} & {*arm}
+    here = min(sum(nodes in shared for nodes in side) for side in (base, arm))
+    is_enough = {*base} == {*arm} or here > max(len(shared), FEWEST - 1) or len(shared) >= FEWEST
+    return shared if is_enough else set()
 
 
 def _apart_from_each_other(arm: Sequence[Replicate]) -> list[list[Replicate]]:
@@ -379,8 +386,8 @@ def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
 
 def _with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
     """Say that no nodes ran both arms, if they are known."""
-    nodes = [{run.nodes for run in side} for side in (base, arm)]
-    is_apart = all(map(all, nodes)) and not nodes[0] & nodes[1]
+    nodes = [[run.nodes for run in side] for side in (base, arm)]
+    is_apart = all(map(all, nodes)) and not common_nodes(*nodes)
     return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
 
 

@@ -211,16 +211,20 @@ def test_the_speed_of_a_repeat_that_ended_early_counts(
 
 
 @pytest.mark.parametrize(
-    ("nodes", "told"),
+    ("nodes", "told", "cause"),
     [
-        (("aaa", "aaaaaaa"), "3 v 7 seeds"),
-        (("abcabc", "abcabc"), "3 nodes that both used"),
-        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count"),
-        (("abcde", "abfgh"), "5 nodes a side"),
+        (("aaa", "aaaaaaa"), "3 v 7 seeds", "the effect of data.workers"),
+        (("abcabc", "abcabc"), "3 nodes that both used", "the effect of data.workers"),
+        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count", "the effect of data.workers"),
+        (("abcde", "abfgh"), "5 nodes a side", "nodes differ, too"),
     ],
 )
 def test_a_verdict_says_which_replicates_it_counts(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], nodes: tuple[str, str], told: str
+    tmp_path: Path,
+    verdicts: Callable[..., dict[str, Any]],
+    nodes: tuple[str, str],
+    told: str,
+    cause: str,
 ) -> None:
     for name, arm, own in turns(7):
         place = int(name[1:])
@@ -229,4 +233,5 @@ def test_a_verdict_says_which_replicates_it_counts(
             write_run(tmp_path / name, Run(seconds=seconds(40), node=node, **own))
     found = verdicts(tmp_path)["speed"]
     assert told in found["verdict"]
+    assert cause in found["differs"]
     assert found["low"] < 1 < found["high"]
