@@ -6,8 +6,8 @@ FOLDER holds checkouts of repositories as OWNER/NAME; logs that it lacks are cou
 `docs/measurements/public-logs.tsv`, with the columns set, repository (OWNER/NAME@commit), path,
 kind, quantity, truth, tolerance and how (the truth was derived).
 Quantities are `last` (step or epoch), `loss`, `val_loss`, `rate`, `runs` (sessions) and `batch`.
-A truth may have alternatives (`80 epochs|19990 steps`) and `none` says that nothing may be claimed;
-a tolerance is relative with `%`, else absolute.
+A truth may have alternatives (`80 epochs|19990 steps`), and `none` says that nothing need be
+claimed; a tolerance is relative with `%`, else absolute.
 """
 
 import argparse
@@ -60,6 +60,7 @@ class Fact:
     quantity: str
     truth: tuple[tuple[float, str], ...]
     tolerance: str
+    may_be_absent: bool = False
 
     def holds(self, low: float, high: float, units: Sequence[str] | None) -> bool:
         """Return whether a true value with one of `units` (None: any) lies in [low, high]."""
@@ -89,8 +90,8 @@ def read_facts(path: Path) -> list[Fact]:
 
 
 def _fact(row: dict[str, str]) -> Fact:
-    texts = [] if row["truth"] == "none" else row["truth"].split("|")
-    parts = [text.partition(" ") for text in texts]
+    texts = row["truth"].split("|")
+    parts = [text.partition(" ") for text in texts if text != "none"]
     return Fact(
         group=row["set"],
         path=f"{row['repository'].partition('@')[0]}/{row['path']}",
@@ -98,6 +99,7 @@ def _fact(row: dict[str, str]) -> Fact:
         quantity=row["quantity"],
         truth=tuple((float(number), unit) for number, _, unit in parts),
         tolerance=row["tolerance"],
+        may_be_absent="none" in texts,
     )
 
 
@@ -131,7 +133,7 @@ def judge(fact: Fact, reading: Reading) -> str:
         return _judge_rate(fact, reading)
     shown = _shown(fact, reading)
     if not shown:
-        return "right" if not fact.truth else "refused"
+        return "right" if fact.may_be_absent else "refused"
     if any(fact.holds(value, value, units) for value, units in shown):
         return "right"
     return "refused" if _is_doubted(fact, reading) else "wrong and certain"

@@ -157,7 +157,8 @@ def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str]
         return renamed | {whole: "loss"}, doubt if losses[1:] else None
     falling = [name for name in names if name and falls(columns[name])]
     alone = [name for name in falling if names_no_quantity(name)]
-    objectives = [name for word in OBJECTIVES for name in falling if key_of(name) == word]
+    keys = {name: key_of(name).removeprefix("train ") for name in falling}
+    objectives = [name for word in OBJECTIVES for name in falling if keys[name] == word]
     if len(alone) != 1 and not objectives:
         return renamed, None
     shown = alone[0] if len(alone) == 1 else objectives[0]

@@ -1,6 +1,6 @@
 """The evaluations in the rows of a log: which intervals hold one, and their records."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,9 @@ def with_evaluated(
     before the training's of that step, by its place; another may be on either side of its row.
     """
     present = np.zeros(len(rows), dtype=bool)
-    for name in _of_evaluation(rows.columns):
-        present |= ~np.isnan(rows[name])
+    for name in rows.columns:
+        if is_evaluation(name) and not name.endswith("_s") and "best" not in key_of(name).split():
+            present |= ~np.isnan(rows[name])
     trained = np.full(len(merged), np.nan)
     trained[number[is_main]] = rows["place"][is_main]
     at = number[present]
@@ -38,15 +39,6 @@ def with_evaluated(
     if (counts[1:] > 0).mean() > ALL_EVALUATED:
         return merged, {"time": "every interval holds an evaluation: training alone is not timed"}
     return merged.replace(evaluated=np.cumsum(counts, dtype=np.float64)), {}
-
-
-def _of_evaluation(names: Iterable[str]) -> list[str]:
-    """Return the names of metrics of an evaluation."""
-    return [
-        name
-        for name in names
-        if is_evaluation(name) and not name.endswith("_s") and "best" not in key_of(name).split()
-    ]
 
 
 def evaluation_records(

@@ -73,17 +73,6 @@ def is_binary(start: bytes) -> bool:
     return len(odd) > len(start) // 200 + 1
 
 
-def _is_table(start: bytes) -> bool:
-    """Whether the first lines have as many cells as each other, and the first only short names."""
-    lines = start.decode("utf-8", "replace").splitlines()[:4]
-    for sign in ",\t;":
-        cells = lines[0].split(sign)
-        counts = {line.count(sign) for line in lines}
-        if len(cells) > 2 and len(counts) == 1 and max(map(len, cells)) < 40:
-            return True
-    return False
-
-
 def what_is(path: Path) -> str:
     """Return what a file without a run is, and the option that may help."""
     try:
@@ -106,6 +95,6 @@ def what_is(path: Path) -> str:
         keys = dict.fromkeys(re.findall(r'"([^"]{1,40})"\s*:', start.decode("utf-8", "replace")))
         if keys:
             return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
-    if _is_table(start):
+    if delimiter_of(start) is not None:
         return f"a table with columns {head}: {_NAME_THEM}"
     return what_is_unread(path)

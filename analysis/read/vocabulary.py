@@ -38,11 +38,25 @@ _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
 # Words that say whose or which value it is, and not what is measured; of a loss also some more.
 _NEUTRAL = frozenset(
-    ["train", "training", "trainer", "learn", "global", "current", "completed", "consumed"]
+    [
+        "train",
+        "training",
+        "trainer",
+        "learn",
+        "global",
+        "current",
+        "completed",
+        "consumed",
+        "metrics",
+        "optimizer",
+    ]
 )
-_MEANS = frozenset(["avg", "average", "mean", "avr", "running", "epoch"])
+_MEANS = frozenset(
+    ["avg", "average", "mean", "avr", "running", "epoch", "ema", "smooth", "smoothed", "moving",
+     "cumulative"]
+)  # fmt: skip
 _OF_LOSS = _NEUTRAL | _MEANS | {
-    "reduced", "total", "step", "batch", "tr", "lm", "metrics"
+    "reduced", "total", "step", "batch", "tr", "lm"
 }  # fmt: skip
 # Words of other languages; in UTF-8 each is as long as its translation, or longer.
 ENGLISH = {
@@ -104,7 +118,7 @@ _TELLS_UNIT = re.compile(
 _IN_SECONDS = frozenset(["_runtime", "relative time", "relative time (process)"])
 EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
-     "evaluating", "validating", "heldout"]
+     "evaluate", "evaluating", "validating", "heldout"]
 )  # fmt: skip
 # Columns whose text says whether a row is of the training or of an evaluation.
 _PHASES = frozenset(
@@ -116,8 +130,8 @@ _NO_LOSS = frozenset(
      "lambda", "ratio", "factor", "freq", "frequency", "best", "lowest", "minimum", "worst",
      "highest", "maximum", "trend"]
 )  # fmt: skip
-# `trainloss`, `LossPi`.
-_LOSS = re.compile(r".*loss|loss[a-z]{1,2}")
+# `trainloss`, `LossPi`, `Loss1`.
+_LOSS = re.compile(r".*loss|loss(?:[a-z]{1,2}|\d{1,2})")
 _CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
@@ -230,6 +244,11 @@ def is_evaluation(name: str) -> bool:
 def is_mean(name: str) -> bool:
     """Whether a loss is named as a mean over steps."""
     return not _MEANS.isdisjoint(key_of(name).split())
+
+
+def is_wait(name: str) -> bool:
+    """Whether a name is of a part of a time, or of what is left of it: `data`, `eta`."""
+    return bool(_NO_CLOCK.search(key_of(name)))
 
 
 def names_no_quantity(name: str) -> bool:

@@ -33,11 +33,12 @@ def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str |
     lines = [line.strip("\ufeff\r") for line in start.decode("utf-8", "replace").split("\n")]
     if len(lines[0]) > FIELD_LIMIT or len(lines) == 1:
         return None
+    below = next((line for line in lines[1:] if line.strip()), "")
     for sign in ",\t;":
-        head, *rows = (line.split(sign) for line in lines[:2])
-        is_above = any(_is_row(row) and len(row) == len(head) for row in rows)
+        head, row = lines[0].split(sign), below.split(sign)
+        is_above = _is_row(row) and len(row) == len(head)
         is_table = _is_header(head, columns) or (is_above and _are_names(head))
-        if len(head) > 1 and is_table:
+        if len(head) > 1 and len(row) > 1 and is_table:
             return sign
     return None
 
@@ -47,6 +48,8 @@ def _is_header(cells: Sequence[str], columns: Mapping[str, str]) -> bool:
     names = {cell.strip().strip('"').strip() for cell in cells}
     if columns.get("step") in names:
         return True
+    if any(number(name) % 1 > 0 for name in names):
+        return False
     return any(meaning(name)[0] in AXES or name == "i" for name in names)
 
 

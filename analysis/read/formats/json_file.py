@@ -13,7 +13,7 @@ from analysis.read.formats.structured import AXES, QUOTED, START, as_numbers, lo
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import has_decimal_commas
-from analysis.read.vocabulary import is_loss, key_of, meaning
+from analysis.read.vocabulary import is_evaluation, is_loss, key_of, meaning
 from configs.errors import Unreadable
 
 LARGEST_JSON = 1 << 28
@@ -107,7 +107,8 @@ def _records_of_lists(tree: Any) -> list[Any]:
             if isinstance(value, list) and all(type(one) in (int, float, NoneType) for one in value)
         }  # fmt: skip
         if any(meaning(name)[0] in AXES or is_loss(name) for name in lists):
-            (length, _), *_ = Counter(map(len, lists.values())).most_common(1)
+            lengths = [len(value) for name, value in lists.items() if not is_evaluation(name)]
+            (length, _), *_ = Counter(lengths or map(len, lists.values())).most_common(1)
             kept = {name: value for name, value in lists.items() if len(value) == length}
             return [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
     return []

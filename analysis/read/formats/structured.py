@@ -40,6 +40,7 @@ START = 1 << 18
 FEWEST_WITHOUT_STEP = 3
 QUOTED = re.compile(r'"([-+]?\d[\d.,]*)"')
 _OF_TOTAL = re.compile(r"(\d{1,15}) ?/ ?\d{1,15}")
+_TENSOR = re.compile(r"tensor\(([-+.\de]+)")
 _TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
 AXES = ("step", "images", "epoch")
@@ -77,6 +78,8 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
 
 def _of_text(name: Any, text: str, *, has_commas: bool) -> tuple[Any, float]:
     """Return the name and the number of a text, NaN if it is neither a number nor a time."""
+    if wrapped := _TENSOR.match(text):
+        text = wrapped[1]
     printed = number(with_points(text) if has_commas else text)
     column = meaning(str(name))[0]
     if not math.isnan(printed):

@@ -10,7 +10,14 @@ from analysis.read.text.counts import MANY, axis_of, counted_steps, nested_count
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import is_evaluation, is_loss, key_of, preference
+from analysis.read.vocabulary import (
+    is_evaluation,
+    is_loss,
+    is_wait,
+    key_of,
+    meaning,
+    preference,
+)
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
@@ -64,10 +71,13 @@ class Candidate:
         return BAR_STEP in self.kind.fields
 
 
-def candidates_of(kinds: Sequence[Kind], *, is_alone: bool = False) -> list[Candidate]:
+def candidates_of(
+    kinds: Sequence[Kind], *, is_alone: bool = False, is_of_losses: bool = False
+) -> list[Candidate]:
     """Return a candidate for every way to read each kind, with what stands beside it.
 
-    A loss of any name is the loss of lines that stand alone.
+    A loss of any name is the loss of lines that stand alone. Numbers of unknown names are losses in
+    a file that is called one of losses, if nothing is called a loss in it.
     """
     every = []
     details = [kind for kind in kinds if _SUMMARY not in kind.fields]
@@ -75,22 +85,33 @@ def candidates_of(kinds: Sequence[Kind], *, is_alone: bool = False) -> list[Cand
     has_loss = any(is_loss(name) and not is_evaluation(name) for name in names)
     lines = sum(kind.count for kind in kinds)
     for kind in details if has_loss else kinds:
-        if not has_loss and 2 * kind.count > lines:
-            kind = _with_name(kind)
+        if not has_loss and (is_of_losses or 2 * kind.count > lines):
+            kind = _with_losses(kind, is_table=not is_of_losses)
         dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
         steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
         every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
     return [replace(one, sides=_sides(one, every)) if one.has_axis else one for one in every]
 
 
-def _with_name(kind: Kind) -> Kind:
-    """Return a kind of lines without a name in which a number that falls as a loss has a name."""
-    if any(one.name for one in kind.fields.values()) or BAR_STEP in kind.fields:
-        return kind
-    key = next((n for n in kind.fields if n in kind.decimals and falls(kind.rows[n])), None)
-    if key is None:
-        return kind
-    return replace(kind, fields={**kind.fields, key: replace(kind.fields[key], name=UNNAMED)})
+def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
+    """Return a kind in which numbers of unknown names are called losses: `G_GAN: 0.5`.
+
+    Of a table without names it is the first number that falls as a loss does.
+    """
+    named = {key: one for key, one in kind.fields.items() if one.name}
+    if named or BAR_STEP in kind.fields:
+        unknown = {
+            key: f"{one.name} loss" for key, one in named.items()
+            if key in kind.decimals and not meaning(one.name, one.unit)[0]
+            and not (is_evaluation(one.name) or is_wait(one.name))
+        } if not is_table else {}  # fmt: skip
+    else:
+        falling = [key for key in kind.fields if key in kind.decimals and falls(kind.rows[key])]
+        unknown = dict.fromkeys(falling[:1], UNNAMED)
+    fields = {
+        key: replace(one, name=unknown.get(key, one.name)) for key, one in kind.fields.items()
+    }
+    return replace(kind, fields=fields)
 
 
 def _candidate(

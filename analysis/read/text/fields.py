@@ -24,7 +24,8 @@ _NUMBER = (
 _UNIT = (
     r" ?(?:ms|msecs?|s|secs?|seconds?|mins?|minutes|h|hours)(?:/[a-z]+)?(?![\w/])"
     r"| ?(?:[A-Za-z]+ ?)?/ ?(?:s|sec|second)(?![\w/])|%|[A-Za-z]{1,6}(?:/[A-Za-z]{1,12})?(?!\w)"
-    r"|(?:-?(?:st|nd|rd|th))?[ -](?:batch(?:es)?|steps?|iterations?|iters?|epochs?|updates?)"
+    r"|(?:-?(?:st|nd|rd|th))?[ -](?:(?:mini-?)?batch(?:es)?|steps?|iterations?|iters?|epochs?"
+    r"|updates?)"
     r"(?!\w|[ \t]+\d)"
 )
 # A number may follow a word without a blank only if it counts: `epoch4`, `step100/174`, `[E4]`.
@@ -35,14 +36,16 @@ _BEFORE = (
 _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
-    r"|\d{1,5}d \d{1,2}h \d{1,2}m|(?:\d{1,2}h )?\d{1,2}m \d{1,2}s)(?![\w:])"
+    r"|\d{1,5}d \d{1,2}h \d{1,2}m|(?:\d{1,2}h ?)?\d{1,2}m ?\d{1,2}s)(?![\w:])"
     rf"|{_BEFORE}(?<!\w[.\\])(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
     rf"(?:[ \t]*/[ \t]*(?P<total>\d+)(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.
-_ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - | / |\. |->|=>|[^\x20-\x7e]+")
+_ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - | / |(?<![aA]vg)\. |->|=>|[^\x20-\x7e]+")
 # `tensor(0.5, device='cuda:0')`, and what Python 2 prints: `('loss: ', 0.5)`.
 _WRAPPED = re.compile(r"(?:[:=]? ?['\"], ?\[?)?(?:(?:tensor|array|(?:np\.)?float(?:32|64))\(\[?)?$")
+# `[Epoch] 5`, and `Step, 5, Loss, 0.3`.
+_FRAMED = re.compile(r"(?:\[|^|^, ?)([A-Za-z]\w*)(?:\]|,)$")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
 _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
@@ -177,7 +180,7 @@ def announced(line: str) -> bool | None:
 
 def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
     """Return the values of a line with the names in a line above it, if these are its columns."""
-    names = [cell[0] for cell in _CELL.finditer(header[:LONGEST_LINE])]
+    names = [cell[0] for cell in _CELL.finditer(header[:LONGEST_LINE].replace(",", "  "))]
     cells = [cell.span() for cell in _CELL.finditer(line[:LONGEST_LINE])]
     in_cells = [
         [one for one in fields if begin <= one.place[0] < end and not one.form.startswith("bar")]
@@ -219,6 +222,10 @@ def _values(line: str) -> tuple[list[Field], str]:
     found, last, phase, head, subject = list[Field](), 0, "", "", ""
     for match in _VALUE.finditer(line):
         gap, last = line[last : match.start()], match.end()
+        unit_behind = match["unit"] or ""
+        if re.match(" .*/", unit_behind) and re.match(r"[ \t]+[-+]?[\d.]", line[last:]):
+            # The name of the next value: `loss 0.35 steps/sec 2.0`.
+            last, unit_behind = match.start("unit"), ""
         if match["stamp"]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
@@ -240,7 +247,7 @@ def _values(line: str) -> tuple[list[Field], str]:
             phase = "" if word[1] else word[0].lower()
             start = word.start()
             head = word[0] if is_first else head
-        unit = unit or (match["unit"] or "")
+        unit = unit or unit_behind
         is_count = meaning(name)[0] in ("step", "epoch")
         if (gap.endswith("#") and not is_count) or _SOURCE.search(name):
             # The number of an output or of a source line.
@@ -289,6 +296,8 @@ def _named(gap: str) -> tuple[str, str, int, str]:
     """
     head = _WRAPPED.sub("", gap).rstrip(_SIGNS)
     unit = ""
+    if (framed := _FRAMED.search(head)) and (meaning(framed[1])[0] or is_loss(framed[1])):
+        head = head[: framed.end(1)]
     if match := _UNIT_IN_NAME.fullmatch(head[-80:]):
         head, unit = head[: -len(match[2]) - 2].rstrip(), match[2]
     head = _LINKS.sub("", head)

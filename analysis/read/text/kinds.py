@@ -60,6 +60,7 @@ class Kind:
         is_bar = is_count and first == next(iter(many))
         is_part = few.keys() <= many.keys() and 2 * len(few) >= len(many)
         is_same_bar = is_bar and len(few.keys() & many.keys()) > 1
+        is_same_bar |= BAR_STEP in few and BAR_STEP in many
         return self.head == other.head and (is_part or is_same_bar)
 
 
@@ -70,8 +71,9 @@ class Text:
     `phases` are lines without a value that announce training or an evaluation: their places, their
     numbers, and whether it is an evaluation. `numbered` counts the lines with a number, `cut` those
     too long to be read to their end. `headers` are the last lines without a number, the newest
-    first. `has_commas` says that decimals stand behind commas. `first` is the first line with a
-    word, without its numbers, which comes `begun` times.
+    first. `has_commas` says that decimals stand behind commas, `is_of_losses` that the file is
+    called one of losses. `first` is the first line with a
+    word, without its numbers, and `begins` are the places at which it stands.
     """
 
     kinds: list[Kind] = field(default_factory=list)
@@ -82,8 +84,9 @@ class Text:
     cut: int = 0
     headers: list[str] = field(default_factory=list)
     has_commas: bool = False
+    is_of_losses: bool = False
     first: str | None = None
-    begun: int = 0
+    begins: list[int] = field(default_factory=list)
 
     def add_header(self, line: str) -> None:
         """Add a line that may head a table; one that came before is the newest again."""
@@ -126,7 +129,9 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     text.has_commas, text.cut = lines.has_commas, text.cut + lines.too_long
     if text.first is None:
         text.first = next(filter(has_letters, lines.gaps), None)
-    text.begun += lines.gaps.count(text.first) if text.first else 0
+    if text.first in lines.gaps:
+        again = [line for line, gaps in enumerate(lines.gaps) if gaps == text.first]
+        text.begins += (lines.place[again] + piece.offset).tolist()
     known = np.array([*map(shapes.get, lines.gaps)], dtype=object)
     of = defaultdict[Shape, list[int]](list)
     counts = np.diff(lines.first)

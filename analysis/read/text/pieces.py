@@ -24,6 +24,8 @@ MOST_BYTES = 1 << 33
 _ENGLISH = {
     word.encode(): english.encode().ljust(len(word.encode())) for word, english in ENGLISH.items()
 }
+# ASCII, and the bytes of the signs of bars, units and emojis.
+_OF_NO_WORD = bytes(range(0xC3)) + b"\xe2\xf0"
 # The third epoch, as Chinese counts.
 _EPOCH = re.compile("第( *\\d+ *)轮".encode())
 # CSI sequences, OSC strings (titles, links), and any other two-byte escape.
@@ -98,7 +100,7 @@ def pieces(path: Path) -> Iterator[Piece]:
 
 def in_english(data: bytes) -> bytes:
     """Return a text of the same length in which the words of some other languages are English."""
-    if data.isascii():
+    if data.isascii() or not data.translate(None, _OF_NO_WORD):
         return data
     data = _EPOCH.sub(rb"epoch \1", data)
     for word, english in _ENGLISH.items():

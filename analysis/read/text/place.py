@@ -16,6 +16,7 @@ from analysis.stats.intervals import Floats
 
 # Of the losses beside bars this share stands at steps of their own.
 LEAST_APART = 0.9
+FEWEST_EPOCHS = 3
 # Records every k steps are at shares of the whole that differ by less.
 EVEN = 0.01
 _CLOCKS = frozenset(
@@ -27,6 +28,10 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     """Return the rows of a candidate on the axis that they have, None if they have none."""
     epochs = text.epochs
     rows, remarks = one_rank(_with_epochs(candidate.rows, epochs))
+    if candidate.has_step and _are_epochs(rows["step"], epochs["epoch"]):
+        rows = Rows(
+            {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
+        )
     sides, are_two = [*candidate.sides], False
     if candidate.is_bar:
         are_two = _are_two_bars(rows)
@@ -54,17 +59,27 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if are_two:
         uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
-    rows = _with_sides(rows, beside, axis=axis)
+    rows = _with_sides(rows, beside)
+    is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
+    if is_rate_of_tokens and candidate.name == "key: value":
+        of_what = "the log does not say whether its tokens/s are of one device or of all"
+        uncertain["printed"] = of_what
     return Placed(
         rows=rows,
         axis=axis,
         remarks=remarks,
         loss_name=candidate.loss_name,
-        uncertain={**uncertain, **_uncertain(rows, axis, candidate), **candidate.uncertain},
+        uncertain={**uncertain, **candidate.uncertain},
         without_unit=candidate.without_unit.union(
             *(one.without_unit - candidate.rows.columns.keys() for one in candidate.sides)
         ),
     )
+
+
+def _are_epochs(step: Floats, epoch: Floats) -> bool:
+    """Whether a count without a name of its own has the values of the epochs that others name."""
+    named = np.unique(epoch)
+    return len(named) >= FEWEST_EPOCHS and len(step) == len(named) and bool((step == named).all())
 
 
 def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
@@ -108,7 +123,7 @@ def last_drawings(rows: Rows) -> Rows:
     differs = (np.diff(rows["step"]) != 0) | (np.diff(rows["of"]) != 0)
     differs |= np.diff(rows["epoch"]) > 0
     differs |= np.diff(rows["bar_s"]) < 0
-    return rows.take(np.append(differs, True))
+    return rows.merged(np.append(0, np.cumsum(differs))[: len(rows)])
 
 
 def _is_announced(rows: Rows, text: Text) -> NDArray[np.bool_]:
@@ -145,26 +160,19 @@ def _of_other_totals(rows: Rows) -> tuple[NDArray[np.bool_], list[str]]:
     return (rows["of"] != main) & ~np.isnan(rows["of"]), [remark]
 
 
-def _uncertain(rows: Rows, axis: str, candidate: Candidate) -> dict[str, str]:
-    """Return the quantities that may be something else, with the reason."""
-    found = {}
-    is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
-    if is_rate_of_tokens and candidate.name == "key: value":
-        found["printed"] = "the log does not say whether its tokens/s are of one device or of all"
-    return found
-
-
-def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: str) -> Rows:
+def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
     """Return rows with those of the lines beside them, each at the step that it belongs to."""
     parts, of = [rows], [np.arange(len(rows))]
     has_loss = "loss" in rows
+    # Some drawings of a bar may have a record glued to them.
+    has_few = "bar_s" in rows and 2 * np.isfinite(rows["loss"]).sum() < len(rows)
     for side, other in sides:
         if not len(rows):
             continue
         kept = [
             name for name in other.columns
             if name in ("line", "place", "time") or is_evaluation(name)
-            or (name == "loss" and "bar_s" in rows and not has_loss)
+            or (name == "loss" and has_few)
             or not ((side.axis in ("step", "epoch") and side.has_axis) or name in rows.columns
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
@@ -173,6 +181,9 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]], *, axis: st
         if "bar_s" in rows and is_apart and not side.has_evaluation:
             # Written apart from the bars, as the two streams of a program are.
             steps = _steps_apart(rows, other)
+            if steps is None and "loss" in other and rows["step"][-1] == rows["of"][-1]:
+                # The last one is of the end, that of a bar which has ended.
+                other, steps = other.take(np.array([-1])), rows["step"][-1:]
             if steps is None:
                 kept = [name for name in kept if name != "loss"]
             else:

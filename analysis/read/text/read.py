@@ -13,6 +13,7 @@ from analysis.read.run_log import RunLog
 from analysis.read.text.candidates import Candidate, candidates_of, has_fractions
 from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
+from analysis.read.text.lines import HOLE
 from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
@@ -35,6 +36,7 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     if pattern is not None:
         return _read_pattern(path, pattern, name=name)
     text = read_kinds(pieces(path))
+    text.is_of_losses = "loss" in path.name.lower()
     judged = judge_all(text)
     if not judged:
         return []
@@ -50,10 +52,23 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
     counts = (sum(kind.count for kind in kinds), text.lines)
     logs = [replace(log, lines_read=counts) for log in logs]
-    if logs and sum(log.attempts for log in logs) < text.begun < sum(map(len, logs)):
-        remark = f"{name}: its first line comes {text.begun} times: there may be as many sessions"
-        logs[0] = replace(logs[0], remarks=(*logs[0].remarks, remark))
+    if logs and (remark := _sessions(best, text, sum(log.attempts for log in logs))):
+        logs[0] = replace(logs[0], remarks=(*logs[0].remarks, f"{name}: {remark}"))
     return logs
+
+
+def _sessions(best: Judged, text: Text, attempts: int) -> str | None:
+    """Return a remark if the first line comes again more often than attempts are known.
+
+    One that is a record, or comes once for each, begins no session.
+    """
+    rows, count = best.placed.rows, len(text.begins)
+    records = int(np.isfinite(rows["loss"]).sum())
+    has_none = not np.diff(np.searchsorted(rows["place"], text.begins)).all()
+    is_record = any(HOLE.join(shape.gaps) == text.first for shape in best.candidate.kind.shapes)
+    if attempts < count and not is_record and (count < records or (count == records and has_none)):
+        return f"its first line comes {count} times: there may be as many sessions"
+    return None
 
 
 def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
@@ -71,7 +86,7 @@ def _read_pattern(path: Path, pattern: str, *, name: str) -> list[RunLog]:
 def judge_all(text: Text) -> list[Judged]:
     """Return the candidates that may be the lines of a training, the best first."""
     found = []
-    for one in candidates_of(text.kinds):
+    for one in candidates_of(text.kinds, is_of_losses=text.is_of_losses):
         # One line is enough if it names a count and a loss: a training that has just begun.
         is_first = one.has_loss and one.axis != "sample" and not _CONFIG.search(one.kind.sample)
         if one.has_axis and (one.kind.count > 1 or is_first):
@@ -134,7 +149,7 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
                 "later than those shown"
             ]
         beside = [side.kind for side in best.candidate.sides if not side.has_step]
-        if other.has_loss and not other.is_bar and other.kind not in beside:
+        if "loss" in one.placed.rows and not other.is_bar and other.kind not in beside:
             shape = " ".join(field.name for field in list(other.kind.fields.values())[:4])
             return [f"lines of another kind are not read: {shape!r} ...{_of_others(best, one)}"]
     return []

@@ -322,6 +322,14 @@ def test_losses_apart_from_the_bars_are_at_even_steps(tmp_path):
     assert steps.tolist() == list(range(10, 161, 10))
 
 
+def test_of_losses_apart_from_a_bar_at_unknown_steps_the_last_is_of_its_end(tmp_path):
+    bars = [f"{n}%|##| {n}/167 [00:{n // 3:02d}<00:01, 3.0it/s]" for n in range(168)]
+    dicts = [f"{{'loss': {5 / n:.4f}, 'epoch': {n * n / 100:.2f}}}" for n in range(1, 17)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*bars, *dicts]))
+    assert log.step[np.isfinite(log.column("loss"))].tolist() == [167]
+    assert log.last("loss") == 0.3125
+
+
 def test_a_loss_without_a_count_is_shown_and_doubted(tmp_path):
     rows = [f"train loss = {3 / n:.4f}" for n in range(1, 30)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
@@ -453,3 +461,52 @@ def test_a_first_line_that_comes_again_may_begin_a_session(tmp_path):
     rows = [f"step {n} loss {3 / n:.4f}" for n in range(1, 31)]
     [log] = logs_of(tmp_path / "x", "\n".join(["Using a GPU", *rows[:9], "Using a GPU", *rows[9:]]))
     assert any("as many sessions" in remark for remark in log.remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Step, {n}, Loss, {x:.4f}, PSNR, 9.4", "[Step] {n} [Loss] {x:.4f}",
+     "episode: {n}.0, frames: {n}.99K, loss: {x:.4f}", "step {n} loss {x:.4f} steps/sec 2.5",
+     "step {n} eta = 12m{n:02d}s loss {x:.4f}"],
+)  # fmt: skip
+def test_names_are_found_in_every_form(line, tmp_path):
+    rows = [line.format(n=n, x=3 / n) for n in range(1, 31)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("loss")) == (30, pytest.approx(0.1))
+    assert log.last("steps_per_s") == (2.5 if "sec" in line else None)
+
+
+def test_two_drawings_of_a_bar_with_a_record_are_drawings_of_it(tmp_path):
+    bars = [f"{n}%|#| {n}/100 [00:{n % 60:02d}<00:09, 1.0it/s]" for n in range(1, 101)]
+    record = "{{'loss': {:.4f}, 'epoch': {:.2f}}}"
+    text = ""
+    for n, bar in enumerate(bars, start=1):
+        glued = "" if n in (30, 60) else "\n"
+        text += bar + (glued + record.format(3 / n, n / 50) if n % 10 == 0 else "") + "\n"
+    [log] = logs_of(tmp_path / "x", text)
+    assert (log.step[-1], log.last("loss")) == (100, 0.03)
+
+
+def test_a_count_that_other_lines_call_epochs_is_one(tmp_path):
+    rows = [f"Train: [{n}/30] loss {3 / (n + 1):.4f}\nEPOCH {n} takes 0:18" for n in range(30)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.axis, log.step[-1]) == ("epoch", 29)
+
+
+def test_numbers_of_unknown_names_in_a_file_of_losses_are_losses(tmp_path):
+    rows = [
+        f"(epoch: 1, iters: {n}, time: 0.05, data: 0.3) G_GAN: {3 / n:.4f} D: 0.5"
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "loss_log.txt", "\n".join(rows))
+    assert log.last("loss") == pytest.approx(0.1)
+    assert "G_GAN loss, D loss" in log.uncertain["loss"]
+    [log] = logs_of(tmp_path / "log.txt", "\n".join(rows))
+    assert log.last("loss") is None
+
+
+def test_lines_of_another_kind_that_stand_apart_leave_a_doubt(tmp_path):
+    first = [f"-- batch: {n} --\nmean loss: {3 / n:.4f}" for n in range(1, 31)]
+    then = [f"[TRAIN] Epoch 6 | batch {n}/99\n[TRAIN] mean loss: {2 / n:.4f}" for n in range(1, 9)]
+    [log] = logs_of(tmp_path / "x", "\n".join([*first, *then]))
+    assert any("may be another run" in remark for remark in log.remarks)
