@@ -13,6 +13,7 @@ from analysis.measure.speed_table import difference_rows
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, of_cells
 from analysis.verdict import Comparison, verdicts
+from configs.table import Row
 
 
 def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
@@ -77,6 +78,13 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
     losses = [Compared(of=of, by=by, margin=margin) for of in names]
     losses.append(Compared(of=FID, by=by, margin=FID_MARGIN))
     return compare_arms(arms, losses, if_known=True, as_cells=len(arms) > 2)
+
+
+def told(row: Row) -> str:
+    """Return the verdict of a row, and the cause of its ratio."""
+    cause = row["differs"]
+    attributed = f" {cause[:1].upper()}{cause[1:]}." if row["word"] != "not compared" else ""
+    return f"{row['verdict']}.{attributed}"
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:
