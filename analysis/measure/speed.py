@@ -194,10 +194,7 @@ def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset
     if is_mixed:
         begun = np.array([own[0] for own in kept])
     ended = np.array([own[-1] for own in kept])
-    slack = max(SAME_RANGE * ended.max(), *records)
-    within = None
-    if is_mixed or max(np.ptp(begun), np.ptp(ended)) > slack:
-        within = Range(by="step", low=begun.max(), high=ended.min())
+    low, high = begun.max(), ended.min()
     marks = reduce(np.intersect1d, kept)
     timed = [
         run.intervals.joined(run.log.step, marks).pairs(run.log.step)
@@ -206,12 +203,15 @@ def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset
         for run in runs
     ]
     shared = reduce(np.intersect1d, timed)
-    if within is not None:
-        shared = shared[(shared.real >= within.low) & (shared.imag <= within.high)]
+    shared = shared[(shared.real >= low) & (shared.imag <= high)]
     is_all = not is_mixed and all(len(np.unique(own)) == len(shared) for own in timed)
-    if is_all or len(shared) * SPARSE * max(records) < ended.min() - begun.max():
-        return within, frozenset()
-    return within, frozenset(shared.tolist())
+    is_dense = len(shared) * SPARSE * max(records) >= high - low
+    pairs = frozenset[complex](shared.tolist() if is_dense and not is_all else ())
+    slack = max(SAME_RANGE * ended.max(), *records)
+    is_alike = max(np.ptp(begun), np.ptp(ended)) <= slack
+    if is_alike and (pairs or not is_mixed):
+        return None, pairs
+    return Range(by="step", low=low, high=high), pairs
 
 
 def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:

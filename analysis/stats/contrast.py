@@ -23,6 +23,7 @@ from analysis.stats.samples import (
     without_columns,
 )
 from analysis.stats.sequential import CommonVariance, common_variance
+from analysis.stats.summary import robust
 
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
@@ -35,6 +36,8 @@ NODES_UNKNOWN = "on nodes that are not recorded"
 ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
 RUN_SCATTER = 0.02
+# So many single runs of a table show their own scatter, if it is no more than this.
+FEWEST_SINGLE, MOST_SCATTER = 6, 0.08
 # What two nodes of one model may differ by, as a standard deviation of logs.
 NODE_SCATTER = 0.05
 
@@ -338,7 +341,19 @@ def _apart(found: Contrast) -> Contrast:
     return replace(found, mean=mean, is_claim=False, remarks=(remark,))
 
 
-def of_cells(found: Contrast, quantity: Quantity) -> Contrast:
+def scatter_of_single(contrasts: Sequence[Contrast]) -> float:
+    """Return what a run of a cell is allowed to scatter by, from contrasts with one base.
+
+    If the single runs of all cells lie within little more, they may be no more than scatter.
+    """
+    logs = [one.mean.value for one in contrasts if one.mean and one.unit in ("step", "run")]
+    if len(logs) + 1 < FEWEST_SINGLE:
+        return RUN_SCATTER
+    _, sigma = robust(np.array([0.0, *logs]))
+    return max(RUN_SCATTER, sigma) if sigma <= MOST_SCATTER else RUN_SCATTER
+
+
+def of_cells(found: Contrast, quantity: Quantity, *, scatter: float = RUN_SCATTER) -> Contrast:
     """Return the contrast of two single runs as one of their cells, with an allowance for runs.
 
     What agrees within the margin stays: runs of one seed have the same losses.
@@ -347,8 +362,9 @@ def of_cells(found: Contrast, quantity: Quantity) -> Contrast:
         return found
     if found.further and all(is_within(m, quantity.margin) for m in (found.mean, *found.further)):
         return found
-    remark = f"one run each, {ALLOWED} {RUN_SCATTER:.0%} each"
-    widened = _allowing(found.mean, RUN_SCATTER)
+    remark = f"one run each, {ALLOWED} {scatter:.0%} each"
+    remark += ", as these cells scatter" if scatter > RUN_SCATTER else ""
+    widened = _allowing(found.mean, scatter)
     return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))
 
 

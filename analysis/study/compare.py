@@ -12,7 +12,7 @@ from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, of_cells
+from analysis.stats.contrast import Contrast, Quantity, of_cells, scatter_of_single
 from analysis.verdict import Comparison, verdicts
 from configs.table import Row
 
@@ -44,14 +44,15 @@ def compare_arms(
             for one, scatter in zip(losses, scatters, strict=True)
             if not if_known or _have(one.of, [first, side])
         ]
+    for quantity in {quantity: None for _, quantity, _ in made} if as_cells else ():
+        scatter = scatter_of_single([one for _, of, one in made if of == quantity])
+        made = [
+            (arm, of, of_cells(one, of, scatter=scatter) if of == quantity else one)
+            for arm, of, one in made
+        ]
     found = verdicts(
         [
-            Comparison(
-                base=base.name,
-                arm=arm.name,
-                quantity=quantity,
-                contrast=of_cells(one, quantity) if as_cells else one,
-            )
+            Comparison(base=base.name, arm=arm.name, quantity=quantity, contrast=one)
             for arm, quantity, one in made
         ]
     )
