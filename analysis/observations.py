@@ -8,11 +8,11 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from analysis.measure.differences import causes, differences, recipe
+from analysis.measure.differences import causes, differences, recipe, seeds_of
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
-from analysis.stats.contrast import ALLOWED, Contrast, Replicate, blur_of
+from analysis.stats.contrast import ALLOWED, Contrast, Replicate, blur_of, common_nodes
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
 from analysis.stats.samples import beside_drift, welch
@@ -25,8 +25,9 @@ UNKNOWN_NODES = ", or of nodes, which are not recorded"
 
 
 def seed_of(log: RunLog) -> Any:
-    """Return the seed of a run, None if it is not known."""
-    return (log.config or {}).get("seed")
+    """Return the seed of a run, or several of them, None if none is known."""
+    found = tuple(seeds_of(log.config or {}).values())
+    return found if len(found) > 1 else next(iter(found), None)
 
 
 def nodes_of(log: RunLog) -> frozenset[str]:
@@ -211,16 +212,17 @@ def attributed(
     a, b = base[0], arm[0]
     if a.config is None or b.config is None:
         return "configs unknown: the ratio cannot be attributed"
-    found = [item for item in causes(differences(a, b), of=of) if item.name != "seed"]
+    seeds = {*seeds_of(a.config), *seeds_of(b.config)}
+    found = [item for item in causes(differences(a, b), of=of) if item.name not in seeds]
     names = [item.name for item in found]
-    sides = [{nodes_of(log) for log in side} for side in (base, arm)]
-    is_apart = all(map(all, sides)) and not sides[0] & sides[1]
+    sides = [[nodes_of(log) for log in side] for side in (base, arm)]
+    is_apart = all(map(all, sides)) and not common_nodes(*sides)
     if of == "clock" and (is_apart or in_blocks(base, arm)):
         other = "nodes" if is_apart else "times"
         joined = ", ".join([other, *names])
         return f"{other} differ, too ({joined}): not the effect of any one of them"
     if not found:
-        return f"nothing known to affect the {of} differs"
+        return f"nothing known to affect the {'speed' if of == 'clock' else 'training'} differs"
     if len(found) == 1:
         unknown = of == "clock" and not all(map(all, sides))
         return f"the effect of {found[0]}" + (UNKNOWN_NODES if unknown else "")

@@ -6,15 +6,10 @@ from analysis.commands import add_margin
 from analysis.measure.loss_curve import axis_of
 from analysis.read.find import read_logs
 from analysis.study.cells import started_runs
-from analysis.study.compare import (
-    arms_of,
-    compare_all,
-    differences_of,
-)
+from analysis.study.compare import arms_of, compare_all, differences_of, told
 from analysis.table import put, put_more, remark
 from analysis.verdict import ratio_text
 from configs.errors import Unreadable
-from configs.table import Row
 from configs.terminal import printable
 
 EXAMPLE = "ditbench compare logs/one-rank logs/two-ranks"
@@ -48,15 +43,8 @@ def run(args: argparse.Namespace) -> int:
         ]
         put(shown, args)
         if len(arms) <= MOST_ARMS:
-            lines = map(_told, rows)
+            lines = map(told, rows)
             print("\n" + "\n".join(map(printable, lines)))
         put_more(differ, args, title=f"what differs from {arms[0].name}:")
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
     return 0
-
-
-def _told(row: Row) -> str:
-    """Return the verdict of a row, and the cause of a ratio."""
-    cause = row["differs"]
-    attributed = f" {cause[:1].upper()}{cause[1:]}." if row["word"] != "not compared" else ""
-    return f"{row['verdict']}.{attributed}"

@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.measure.cost import cost_row
+from analysis.gpus.cost import cost_row
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 

@@ -12,7 +12,7 @@ from analysis.measure.speed_table import rate_fields
 from analysis.observations import ran_at_once
 from analysis.read.find import read_logs
 from analysis.read.machine import ranks
-from analysis.stats.contrast import refused
+from analysis.stats.contrast import of_cells, refused
 from analysis.study.cells import factors_of, started_runs
 from analysis.table import put, remark
 from analysis.verdict import Comparison, verdicts
@@ -60,7 +60,7 @@ def _comparison(base: Arm, arm: Arm, at_once: Mapping[int, str]) -> Comparison |
     if unlike:
         contrast = refused(f"more than the ranks differs ({unlike})")
     else:
-        contrast = speed_contrast(base, arm, at_once=at_once)
+        contrast = of_cells(speed_contrast(base, arm, at_once=at_once), SPEED)
         contrast = replace(contrast, remarks=(*contrast.remarks, *map(str, others)))
     return Comparison(base=base.name, arm=arm.name, quantity=SPEED, contrast=contrast)
 

@@ -1,1 +1,1 @@
-"""The energy and the load of the GPUs of a run, from the readings of its nodes."""
+"""The cost, the energy and the load of the GPUs of a run."""

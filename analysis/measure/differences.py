@@ -1,5 +1,6 @@
 """Differences between two runs: their configs, by the schema's tags, and their machines."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,13 @@ DERIVED_FACTS = {
 Source = Literal["config", "machine"]
 CLOCK = frozenset(["clock"])
 BOTH = CLOCK | {"loss"}
+# Keys of other trainers that seed a run, or that name it or say where and when it ran.
+_SEED = re.compile(r"(?:^|.*[\W_])seed", re.IGNORECASE)
+_LABEL = re.compile(
+    r"(?:.*\W)?(?:(?:output|log|logging|run|save|exp|experiment)s?_?"
+    r"(?:dir|directory|folder|path|name|id)|start_time|timestamp|pid|host|hostname|port)",
+    re.IGNORECASE,
+)
 # Facts of a run that can have changed its loss, too.
 _OF_LOSS = ("engine", "code", "versions.", "images_")
 
@@ -120,10 +128,18 @@ def follows(fact: str, configured: Iterable[str]) -> bool:
     return bool(sources) and any(name.startswith(sources) for name in configured)
 
 
+def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that seed a run: `seed`, and of other trainers all that end so."""
+    if config.get("kind") in KINDS:
+        return {"seed": config["seed"]} if "seed" in config else {}
+    return {name: value for name, value in config.items() if _SEED.fullmatch(name)}
+
+
 def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        return {}
+        labels = dict.fromkeys(filter(_LABEL.fullmatch, config), frozenset[str]())
+        return labels | dict.fromkeys(seeds_of(config), frozenset(["loss"]))
     known = dict.fromkeys(REMOVED_KEYS, BOTH)
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
@@ -151,8 +167,9 @@ def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
         for name, value in log.config.items()
         if (affects := tags.get(name, BOTH)) and "resources" not in affects
     }
+    apart = {"name", *seeds_of(log.config)}
     return frozenset(
         (name, yaml_text(value))
         for name, value in (config | machine(log.facts) | _of_loss(log)).items()
-        if value is not None and name not in ("seed", "name")
+        if value is not None and name not in apart
     )

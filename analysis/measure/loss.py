@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from analysis.measure.aligned import aligned, begin_of
 from analysis.measure.loss_curve import (
     TIMED,
     LossCurve,
     Range,
     at_common_guidance,
-    at_common_points,
     loss_curve,
     not_finite_from,
     why_other,
@@ -28,7 +28,16 @@ from analysis.observations import (
 )
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
-from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.contrast import (
+    Contrast,
+    Quantity,
+    Replicate,
+    Scatter,
+    Unit,
+    contrast,
+    refused,
+    scatter_of,
+)
 from analysis.stats.intervals import Floats, decimal_grid
 from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
 from analysis.verdict import against_first
@@ -39,6 +48,8 @@ FINAL_SHARE = 0.1
 MARGIN = 0.01
 # What two seeds of a recipe differ by at the end of training (standard deviation of logs).
 SEED_SCATTER = 0.02
+# Points that are not above 0, as a skipped step prints, are left out if they are so few and early.
+MOST_LEFT_OUT = 0.05
 # Quantities that people know by another name.
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
@@ -82,12 +93,37 @@ def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
     return "lower" if words & _LOWER else "unknown"
 
 
-def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared) -> Contrast:
+def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatter:
+    """Return the scatter of the losses at the end of the repeats of all arms of a table."""
+    sides = [_one_per_seed(without_early_ends(arms[0], arm)[1]) for arm in arms]
+    return scatter_of([_at_ends(side, compared.of) for side in sides], of_loss=True)
+
+
+def _at_ends(logs: Sequence[RunLog], of: str) -> list[Replicate]:
+    ends = [(log, final_loss(log, of=of)) for log in logs]
+    return [
+        Replicate(log=math.log(end.value), seed=seed_of(log))
+        for log, end in ends
+        if end is not None and 0 < end.value < math.inf
+    ]
+
+
+def loss_contrast(
+    base: Sequence[RunLog],
+    arm: Sequence[RunLog],
+    compared: Compared,
+    *,
+    scatter: Scatter | None = None,
+) -> Contrast:
     """Return the contrast of the losses at the end of the range that all runs have.
 
     Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
-    point by point. The same loss has to hold in both halves of the range, too.
+    point by point. The same loss has to hold in both halves of the range, too. `scatter` is what
+    all arms of a table say about their repeats.
     """
+    for log in (*base, *arm):
+        if doubt := why_doubtful(log, of=compared.of):
+            return refused(doubt)
     base, arm, left = without_early_ends(base, arm)
     logs = at_common_guidance([*base, *arm], compared.of)
     base, arm = logs[: len(base)], logs[len(base) :]
@@ -97,45 +133,44 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         return refused("one loss is a mean over steps, the other is not")
     if compared.by in TIMED and (at_once := ran_at_once([*base, *arm])):
         return refused(next(iter(at_once.values())))
-    for log in (*base, *arm):
-        if doubt := why_doubtful(log, of=compared.of):
-            return refused(doubt)
-        if compared.by == "step" and log.axis == "unit":
-            return refused(f"the log of {log.name} does not say what its records count")
+    axes = {log.axis: log.name for log in (*base, *arm)}
+    if compared.by == "step" and "unit" in axes:
+        return refused(f"the log of {axes['unit']} does not say what its records count")
+    if compared.by == "step" and len(axes) > 1:
+        counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
+        return refused(f"{counts}; align them by images if both know these")
     try:
-        sides = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
+        curves = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
+        every = [*curves[0], *curves[1]]
+        found, is_recorded = aligned(every)
     except Unreadable as error:
         why = str(error)
         for log in (*base, *arm):
             why = why.replace(str(log.path), log.name)
         return refused(why)
-    longest = max(curve.x[-1] for side in sides for curve in side)
-    if compared.of != "loss":
-        sides = at_common_points(sides)
-    every = [curve for side in sides for curve in side]
-    low = max(curve.x[0] for curve in every)
-    high = min(curve.x[-1] for curve in every)
-    if high < low:
-        return refused(f"no common range of {compared.by}")
-    if any((curve.loss <= 0).any() for curve in every):
+    is_above = np.all([curve.loss > 0 for curve in found], axis=0)
+    parts = _parts(found[0])
+    if not is_above[parts[0]].all() or is_above.mean() < 1 - MOST_LEFT_OUT:
         return Contrast(mean=None, why=f"a {compared.quantity.name} is not above 0")
-    if not all(_counts(curve, low, high) for curve in every):
-        return Contrast(mean=None, why="no record near the end of the range that both have")
-    if len(sides[0]) == len(sides[1]) == 1:
-        steps = _of_two_curves(sides[0][0], sides[1][0], low, high)
+    if not is_above.all():
+        found = [replace(one, x=one.x[is_above], loss=one.loss[is_above]) for one in found]
+        parts = [part[is_above] for part in parts]
+    steps = None
+    if len(found) == 2:
+        steps = _of_two_curves(found[0], found[1], parts, is_recorded=is_recorded)
         steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
-    else:
-        steps = None
-    replicates = [[_replicate(curve, low, high) for curve in side] for side in sides]
-    found = contrast(*replicates, steps=steps, of_loss=True)
-    found = replace(found, remarks=(*found.remarks, *left))
-    if compared.by in TIMED:
-        found = told_machines(found, [*base, *arm])
-    if longest > high * (1 + ROUNDING):
-        begin = low if compared.of == "loss" else 0.0  # the first evaluation leaves nothing out
-        remark = Range(by=compared.by, low=begin, high=high).remark
-        return replace(found, remarks=(*found.remarks, remark))
-    return found
+    replicates = [_replicate(curve, parts) for curve in found]
+    count = len(curves[0])
+    sides = replicates[:count], replicates[count:]
+    result = contrast(*sides, steps=steps, of_loss=True, scatter=scatter)
+    remarks = [*result.remarks, *left]
+    high = found[0].x[-1]
+    if max(curve.x[-1] for curve in every) > high * (1 + ROUNDING):
+        # The first evaluation leaves nothing out.
+        begin = max(map(begin_of, every)) if compared.of == "loss" else 0.0
+        remarks.append(Range(by=compared.by, low=begin, high=high).remark)
+    result = replace(result, remarks=tuple(remarks))
+    return told_machines(result, [*base, *arm]) if compared.by in TIMED else result
 
 
 def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
@@ -156,26 +191,18 @@ def _one_per_seed(logs: Sequence[RunLog]) -> list[RunLog]:
     return list({seed_of(log): log for log in reversed(logs)}.values())[::-1]
 
 
-def _tail(x: Floats, low: float, high: float, of: str = "loss") -> Floats:
-    """Return which points [n] are in the last tenth of a range; of evaluations the last one."""
-    last = x <= high
-    if of != "loss":
-        return np.asarray(x == x[last][-1])
-    return np.asarray(last & (x >= high - FINAL_SHARE * (high - low)))
+def _parts(curve: LossCurve) -> list[Floats]:
+    """Return which points [n] are at the end of a curve, and which in each of its halves.
 
-
-def _halves(x: Floats, low: float, high: float) -> list[Floats]:
+    The end is the last tenth, and of evaluations the last one.
+    """
+    x, low, high = curve.x, curve.x[0], curve.x[-1]
+    last = high if curve.of != "loss" else high - FINAL_SHARE * (high - low)
     middle = (low + high) / 2
-    return [np.asarray((x >= low) & (x <= middle)), np.asarray((x >= middle) & (x <= high))]
+    return [np.asarray(x >= last), np.asarray(x <= middle), np.asarray(x >= middle)]
 
 
-def _counts(curve: LossCurve, low: float, high: float) -> bool:
-    parts = [_tail(curve.x, low, high, curve.of), *_halves(curve.x, low, high)]
-    return all(part.any() for part in parts)
-
-
-def _replicate(curve: LossCurve, low: float, high: float) -> Replicate:
-    parts = [_tail(curve.x, low, high, curve.of), *_halves(curve.x, low, high)]
+def _replicate(curve: LossCurve, parts: Sequence[Floats]) -> Replicate:
     end, *stretches = (float(curve.loss[part].mean()) for part in parts)
     return Replicate(
         log=math.log(end),
@@ -187,27 +214,26 @@ def _replicate(curve: LossCurve, low: float, high: float) -> Replicate:
     )
 
 
-def _of_two_curves(a: LossCurve, b: LossCurve, low: float, high: float) -> Contrast:
-    """Compare two runs by the log ratio at the points that both have, or by interpolating b."""
-    paired = pair_points(a, b, low, high)
-    gap = np.log(paired.b / paired.a)
-    parts = [_tail(paired.x, low, high, a.of), *_halves(paired.x, low, high)]
-    if not all(part.any() for part in parts):
-        return Contrast(mean=None, why="no common record near the end")
+def _of_two_curves(
+    a: LossCurve, b: LossCurve, parts: Sequence[Floats], *, is_recorded: bool
+) -> Contrast:
+    """Compare two runs by the log ratio at their common points."""
+    gap = np.log(b.loss / a.loss)
     around = [parts[2] if a.of == "loss" else np.ones_like(parts[0]), parts[1], parts[2]]
     mean, *further = (
-        _part_mean(gap, part, paired, around=near) for part, near in zip(parts, around, strict=True)
+        _part_mean(gap, part, a, b, around=near) for part, near in zip(parts, around, strict=True)
     )
-    return Contrast(mean=mean, unit=paired.unit, n=len(gap), further=tuple(further))
+    unit: Unit = "step" if is_recorded else "run"
+    return Contrast(mean=mean, unit=unit, n=len(gap), further=tuple(further))
 
 
-def _part_mean(gap: Floats, part: Floats, paired: "PairedCurves", *, around: Floats) -> Mean:
+def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around: Floats) -> Mean:
     """Return the log ratio of the mean losses over a part of the points.
 
     Its error is by the noise of the log ratio about a smooth trend over the points `around` it, or
     over all points if those are few.
     """
-    value = math.log(float(paired.b[part].mean()) / float(paired.a[part].mean()))
+    value = math.log(float(b.loss[part].mean()) / float(a.loss[part].mean()))
     if not gap.any():
         return Mean(value=0.0, error=0.0)
     gap = gap[around] if around.sum() >= MIN_VALUES else gap
@@ -221,41 +247,13 @@ def _part_mean(gap: Floats, part: Floats, paired: "PairedCurves", *, around: Flo
     return Mean(value=value, error=math.sqrt(variance / share), freedom=max(effective - terms, 1.0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PairedCurves:
-    """Two curves [n] on common points `x` [n]; `unit` is step if both recorded them."""
-
-    x: Floats
-    a: Floats
-    b: Floats
-    unit: Any
-
-
-def pair_points(a: LossCurve, b: LossCurve, low: float, high: float) -> PairedCurves:
-    """Return the points that both recorded if these are at least half of a curve's.
-
-    Otherwise b is interpolated linearly at the points of a.
-    """
-    common, at_a, at_b = np.intersect1d(a.x, b.x, return_indices=True)
-    inside = (common >= low) & (common <= high)
-    points = min(((curve.x >= low) & (curve.x <= high)).sum() for curve in (a, b))
-    if inside.sum() * 2 >= points and inside.any():
-        return PairedCurves(
-            x=common[inside], a=a.loss[at_a[inside]], b=b.loss[at_b[inside]], unit="step"
-        )
-    here = (a.x >= low) & (a.x <= high)
-    return PairedCurves(
-        x=a.x[here], a=a.loss[here], b=np.interp(a.x[here], b.x, b.loss), unit="run"
-    )
-
-
 def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:
     """Return the loss of a run: the mean of its last tenth, or the last evaluation `of`."""
     try:
         curve = loss_curve(log, by="step", of=of)
     except Unreadable:
         return None
-    return mean_of(curve.loss[_tail(curve.x, curve.x[0], curve.x[-1], of)])
+    return mean_of(curve.loss[_parts(curve)[0]])
 
 
 def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:

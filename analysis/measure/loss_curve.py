@@ -1,6 +1,5 @@
 """Loss curves of runs over an axis, and what makes two of them different quantities."""
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
 
 @dataclass(frozen=True, kw_only=True)
 class LossCurve:
-    """The loss, or evaluation `of`, of a run [n] over an ascending axis `x` [n], with steps [n].
+    """The loss, or evaluation `of`, of a run [n] over an ascending axis `x` [n].
 
     The log of an interpolated loss may be off by `blur`.
     """
@@ -50,7 +49,6 @@ class LossCurve:
     log: RunLog
     x: Floats
     loss: Floats
-    step: Floats
     of: str = "loss"
     blur: float = 0.0
 
@@ -89,7 +87,7 @@ def loss_curve(log: RunLog, *, by: str, of: str = "loss") -> LossCurve:
         raise Unreadable(f"{log.path}: {why or f'records no {missing}'}")
     order = np.flatnonzero(kept)
     order = order[np.concatenate([[True], np.diff(np.maximum.accumulate(x[order])) > 0])]
-    return LossCurve(log=log, x=x[order], loss=loss[order], step=log.step[order].astype(float))
+    return LossCurve(log=log, x=x[order], loss=loss[order])
 
 
 def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
@@ -111,44 +109,7 @@ def _evaluated(log: RunLog, by: str, of: str) -> LossCurve:
     kept = ~np.isnan(x)
     if not kept.any():
         raise Unreadable(f"{log.path}: records no {by} at the steps of its {of}")
-    return LossCurve(log=log, x=x[kept], loss=loss[kept], step=step[kept], of=of)
-
-
-def at_common_points(sides: Sequence[Sequence[LossCurve]]) -> list[list[LossCurve]]:
-    """Return evaluations at the points that all runs have: others are of less, or more, training.
-
-    Without such a point those of several runs are interpolated at the end of their common range.
-    """
-    every = [curve for side in sides for curve in side]
-    common = every[0].x
-    for curve in every:
-        common = common[np.isin(common, curve.x)]
-    if not len(common) and len(every) > 2:
-        low, high = max(curve.x[0] for curve in every), min(curve.x[-1] for curve in every)
-        if low <= high:
-            return [[_interpolated(curve, high) for curve in side] for side in sides]
-    if not len(common):
-        return [list(side) for side in sides]
-    rows = {id(curve): np.isin(curve.x, common) for curve in every}
-    return [
-        [replace(c, x=common, loss=c.loss[rows[id(c)]], step=c.step[rows[id(c)]]) for c in side]
-        for side in sides
-    ]
-
-
-def _interpolated(curve: LossCurve, x: float) -> LossCurve:
-    """Return the point of a curve at `x`, over the log of its axis; a line may be off as much."""
-    after = int(np.searchsorted(curve.x, x))
-    if curve.x[after] == x:
-        value, blur = float(curve.loss[after]), 0.0
-    else:
-        begin, end = curve.x[after - 1], curve.x[after]
-        before, change = curve.loss[after - 1], curve.loss[after] - curve.loss[after - 1]
-        value = float(before + change * math.log(x / begin) / math.log(end / begin))
-        straight = before + change * (x - begin) / (end - begin)
-        blur = abs(math.log(straight / value))
-    step = np.interp([x], curve.x, curve.step)
-    return replace(curve, x=np.array([x]), loss=np.array([value]), step=step, blur=blur)
+    return LossCurve(log=log, x=x[kept], loss=loss[kept], of=of)
 
 
 def held_out_losses(logs: Iterable[RunLog]) -> list[str]:
@@ -212,6 +173,8 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
         return f"their {of} is of latents of another VAE"
     is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
     for item in differences(a, b) if is_ours else ():
+        if "validation" in item.affects and of != "loss":
+            return f"their {of} is measured otherwise ({item})"
         if "loss" not in item.affects:
             continue
         if item.name.startswith(_OF_IMAGES) and item.name not in _SAME_IMAGES:
@@ -254,15 +217,21 @@ def _guidance(record: Mapping[str, Any]) -> Any:
 def why_other(logs: Sequence[RunLog], of: str) -> str | None:
     """Return in which facts distances `of` samples were measured unlike, None if in none."""
     known = ([one for one in log.evaluations if of in one and "fid_facts" in one] for log in logs)
-    unlike = _unlike([records[-1] for records in known if records])
+    unlike = _unlike([_facts(records[-1], of) for records in known if records])
     return f"other {', '.join(unlike)}" if unlike and "loss" not in of else None
 
 
-def _unlike(records: Sequence[Mapping[str, Any]]) -> list[str]:
+def _facts(record: Mapping[str, Any], of: str) -> Mapping[str, Any]:
+    """Return how a distance was measured; the bias of `fid` depends on the number of samples."""
+    samples = {"number of samples": record.get("fid_samples")} if of == "fid" else {}
+    return record["fid_facts"] | samples
+
+
+def _unlike(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the facts that differ, numbers by more than rounding errors."""
     facts = [
         {name: f"{fact:.4g}" if isinstance(fact, float) else fact for name, fact in facts.items()}
-        for facts in (record["fid_facts"] for record in records)
+        for facts in found
     ]
     names = dict.fromkeys(name for one in facts for name in one if name not in _FREE)
     return [name for name in names if any(one.get(name) != facts[0].get(name) for one in facts)]

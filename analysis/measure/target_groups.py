@@ -49,6 +49,11 @@ class TargetGroup:
     untimed: str | None
     remarks: tuple[str, ...] = ()
 
+    @property
+    def runs(self) -> int:
+        """How many runs the group has."""
+        return len(self.reached) + len(self.missed)
+
     def values(self, name: str) -> Floats:
         """Return an attribute of every run that reached the target."""
         return np.array([getattr(run, name) for run in self.reached])
@@ -134,7 +139,7 @@ def _group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
     minutes, (gpus, batch) = (group.mean("seconds") or 0) / 60 or None, group.size
     row: dict[str, Any] = {"run": group.name}
     row |= {"gpus": gpus or None, "global_batch": batch or None, "minutes": minutes}
-    row |= {"runs": len(group.reached) + len(group.missed), "missed": len(group.missed) or None}
+    row |= {"runs": group.runs, "missed": len(group.missed) or None}
     row |= {"images_per_s": group.mean("images_per_s"), "samples_to_target": group.mean("images")}
     row |= {"steps_to_target": group.mean("steps") if group.mean("images") is None else None}
     for name, (of, power) in GAINS.items():
@@ -143,7 +148,7 @@ def _group_row(base: TargetGroup, group: TargetGroup) -> dict[str, Any]:
 
 
 def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estimate | None:
-    if base.mean(name) is None or group.mean(name) is None:
+    if base.mean(name) is None or group.mean(name) is None or base.missed or group.missed:
         return None
     if group is base:
         return Estimate(value=1.0)
@@ -157,7 +162,8 @@ def _gain(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Estim
 def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> Contrast:
     """Return how much better a group is than the first, over seeds."""
     if base.missed or group.missed or not (base.reached and group.reached):
-        return Contrast(mean=None, why="a run missed the target")
+        reached = [f"{len(one.reached)} of {one.runs} of {one.name}" for one in (base, group)]
+        return Contrast(mean=None, why=f"{' and '.join(reached)} reached the target")
     if not all(run.is_bounded for run in (*base.reached, *group.reached)):
         return Contrast(mean=None, why="a run met the target at its first value")
     if name != "images" and (why := base.untimed or group.untimed):

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from analysis.measure.differences import causes, differences
 from analysis.measure.loss import sense_of
-from analysis.measure.loss_curve import why_unlike
+from analysis.measure.loss_curve import at_common_guidance, why_other, why_unlike
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import group_alike
 from analysis.one_training import distinct_runs
@@ -44,10 +45,26 @@ class Target:
     def __str__(self) -> str:
         return f"{self.name}{self.sense}{self.value:.6g}"
 
-    def first_index(self, values: Floats) -> int | None:
-        """Return the index of the first value that meets the target."""
-        good = values <= self.value if self.sense == "<=" else values >= self.value
-        return int(np.argmax(good)) if good.any() else None
+    def are_met(self, values: Floats) -> NDArray[np.bool_]:
+        """Return which values [n] meet the target."""
+        return values <= self.value if self.sense == "<=" else values >= self.value
+
+    def index(self, values: Floats, *, of_first: bool) -> int | None:
+        """Return the index of the first value that meets the target, or of the best such crossing.
+
+        Of noisy values the first one meets it by luck, the earlier the noisier they are. The best
+        crossing has the fewest values that meet the target before it, or miss it after it, up to
+        the last one that meets it.
+        """
+        good = self.are_met(values)
+        if not good.any():
+            return None
+        if of_first:
+            return int(np.argmax(good))
+        good = good[: np.flatnonzero(good)[-1] + 1]
+        misplaced = np.cumsum(good) - good + np.cumsum(~good[::-1])[::-1]
+        best = np.flatnonzero(misplaced == misplaced.min())
+        return int(best[len(best) // 2])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +121,13 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
     clock stops.
     """
     found = _metric(log, target.name, span=span)
-    index, began = target.first_index(found.values), _start_time(log)
+    index = target.index(found.values, of_first=log.format == MLPERF)
+    began = _start_time(log)
     if began is None:
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
     at = float(len(found.values) - 1 if index is None else index)
     way = float(np.interp(at, np.arange(len(found.values)), _progress(found)))
-    has_met = index is not None or target.first_index(log.column(target.name)) is not None
+    has_met = index is not None or target.are_met(log.column(target.name)).any()
     if found.is_averaged and has_met and span > LONGEST_SPAN * way:
         raise TooSparse(
             f"{log.path}: its loss would be averaged over {span:.6g} of the {way:.6g} images or "
@@ -260,7 +278,10 @@ def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reache
     The remarks name runs that are left out. Raise `Unreadable` for losses of other terms, and
     `TooSparse` for too few records in one of the runs.
     """
+    logs = at_common_guidance(logs, target.name)
     for other in logs[1:]:
+        if why := why_other([logs[0], other], target.name):
+            raise Unreadable(f"{logs[0].name} and {other.name}: {target.name} by {why}")
         if why := why_unlike(logs[0], other, target.name):
             raise Unreadable(
                 f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "

@@ -80,7 +80,9 @@ _STEPS = r"(?:steps|its|iters|iterations|batches|updates)"
 _ANY_STEP = rf"(?:{_STEP}|{_STEPS}|it)"
 _IMAGE = r"(?:image|img|im|sample|example|ex|seq|sequence|sentence)"
 _IMAGES = r"(?:images|imgs|samples|examples|seqs|sequences|sentences)"
-_PER_S = r"(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
+_PER_S = r"(?:s|secs?|seconds?)$"
+# Of one device: as tokens are counted, and no other rate.
+_OF_DEVICE = r"(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
 _RATES = (
     (
         "steps_per_s",
@@ -89,7 +91,9 @@ _RATES = (
     ("images_per_s", re.compile(rf"(?:^|[ (])(?:{_IMAGES} (?:per )?|{_IMAGE} per ){_PER_S}")),
     (
         "tokens_per_s",
-        re.compile(rf"(?:^|[ (])(?:(?:tokens|toks|words) (?:per )?|(?:token|tok) per ){_PER_S}"),
+        re.compile(
+            rf"(?:^|[ (])(?:(?:tokens|toks|words) (?:per )?|(?:token|tok) per ){_OF_DEVICE}"
+        ),
     ),
     (
         "step_s",

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.detect.detectors import detect
-from analysis.measure.cost import cost_row
+from analysis.gpus.cost import cost_row
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, held_out_losses, why_unlike
 from analysis.measure.overview import run_row

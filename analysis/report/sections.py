@@ -7,12 +7,13 @@ from analysis.gpus.load import explained, steady_load
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import NO_TRAINING
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import Arm, attribution, group_arms
+from analysis.measure.speed import Arm, group_arms
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.html import aside, folded, listing, section, table, text
 from analysis.study.cells import started_runs
 from analysis.study.cells_table import hardware_text, rows_of
+from analysis.study.compare import told
 from analysis.table import for_people
 from configs.table import Row
 
@@ -29,11 +30,11 @@ def trained_arms(logs: Sequence[RunLog]) -> list[Arm]:
 
 
 def verdicts(arms: Sequence[Arm], found: Sequence[Row]) -> str:
-    """Return what each arm's verdicts on speed, loss and quality against the first say."""
+    """Return what `compare` says of each arm's speed, loss and quality against the first."""
     lines = []
     for arm in arms[1:]:
-        own = [row["verdict"] for row in found if row["run"] == arm.name]
-        words = "<br>".join(map(text, (*own, attribution(arms[0], arm))))
+        own = [told(row) for row in found if row["run"] == arm.name]
+        words = "<br>".join(map(text, own))
         lines.append(f"<li><b>{text(arm.name)}</b><br>{words}</li>")
     listed = f'<ul class="verdicts">{"".join(lines)}</ul>'
     return section("verdicts", "Verdicts", listed) if lines else ""

@@ -3,16 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss import Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID
 from analysis.measure.quality import MARGIN as FID_MARGIN
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, attribution, group_arms, speed_contrasts
+from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
+from analysis.observations import attributed
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, of_cells
+from analysis.stats.contrast import Contrast, Quantity, of_cells, scatter_of_single
 from analysis.verdict import Comparison, verdicts
+from configs.table import Row
 
 
 def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
@@ -32,30 +34,32 @@ def compare_arms(
     for the scatter between runs.
     """
     base, *others = arms
+    first, *sides = (arm.logs for arm in arms)
+    scatters = [loss_scatter([first, *sides], one) for one in losses]
     made: list[tuple[Arm, Quantity, Contrast]] = []
-    for arm, speed in zip(others, speed_contrasts(arms), strict=True):
+    for arm, side, speed in zip(others, sides, speed_contrasts(arms), strict=True):
         made.append((arm, SPEED, speed))
-        sides = [[run.log for run in one.runs] for one in (base, arm)]
         made += [
-            (arm, one.quantity, loss_contrast(sides[0], sides[1], one))
-            for one in losses
-            if not if_known or _have(one.of, sides)
+            (arm, one.quantity, loss_contrast(first, side, one, scatter=scatter))
+            for one, scatter in zip(losses, scatters, strict=True)
+            if not if_known or _have(one.of, [first, side])
+        ]
+    for quantity in {quantity: None for _, quantity, _ in made} if as_cells else ():
+        scatter = scatter_of_single([one for _, of, one in made if of == quantity])
+        made = [
+            (arm, of, of_cells(one, of, scatter=scatter) if of == quantity else one)
+            for arm, of, one in made
         ]
     found = verdicts(
         [
-            Comparison(
-                base=base.name,
-                arm=arm.name,
-                quantity=quantity,
-                contrast=of_cells(one, quantity) if as_cells else one,
-            )
+            Comparison(base=base.name, arm=arm.name, quantity=quantity, contrast=one)
             for arm, quantity, one in made
         ]
     )
     return [
         {"run": arm.name, "against": base.name, "quantity": quantity.name}
         | verdict
-        | {"differs": attribution(base, arm, of="clock" if quantity is SPEED else "loss")}
+        | {"differs": attributed(first, arm.logs, of="clock" if quantity is SPEED else "loss")}
         for (arm, quantity, _), verdict in zip(made, found, strict=True)
     ]
 
@@ -77,6 +81,13 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
     losses = [Compared(of=of, by=by, margin=margin) for of in names]
     losses.append(Compared(of=FID, by=by, margin=FID_MARGIN))
     return compare_arms(arms, losses, if_known=True, as_cells=len(arms) > 2)
+
+
+def told(row: Row) -> str:
+    """Return the verdict of a row, and the cause of its ratio."""
+    cause = row["differs"]
+    attributed = f" {cause[:1].upper()}{cause[1:]}." if row["word"] != "not compared" else ""
+    return f"{row['verdict']}.{attributed}"
 
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:

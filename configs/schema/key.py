@@ -5,7 +5,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.config import JsonDict
 
-Affects = Literal["", "loss", "clock", "loss clock", "resources", "resources clock"]
+Affects = Literal[
+    "", "loss", "clock", "loss clock", "resources", "resources clock", "validation"
+]  # fmt: skip
 # The file that a path must name; `new` need not exist yet.
 OnDisk = Literal["file", "folder", "either", "pretraining run", "fine-tuning run", "new"]
 # Further facts about a key; lists of keys elsewhere are derived from them (`tagged`):
@@ -38,11 +40,11 @@ def key(
     """Define a field of a `KeyGroup`.
 
     `affects` names what a change of the key can change: the `loss`, the `clock` (speed and
-    memory) or the requested `resources`; names and remarks affect none. A `free` key may change
-    when a run is resumed, and a `needed` one must be set. `path` names the kind of file that the
-    value must point to. `tags` are words of `Tag`. `short` replaces the name of the key in names of
-    cells. `replaces` names the key of another run whose value this one replaces. `limits` are those
-    of pydantic (`ge`, ...).
+    memory), the requested `resources`, or what the `validation` of one training measures; names
+    and remarks affect none. A `free` key may change when a run is resumed, and a `needed` one must
+    be set. `path` names the kind of file that the value must point to. `tags` are words of `Tag`.
+    `short` replaces the name of the key in names of cells. `replaces` names the key of another run
+    whose value this one replaces. `limits` are those of pydantic (`ge`, ...).
     """
     extra: JsonDict = {"affects": affects, "free": free, "needed": needed, "unit": unit}
     extra |= {"path": path, "tags": tags, "short": short, "replaces": replaces}

@@ -151,8 +151,8 @@ class Validation(KeyGroup):
     every: int | None = key(
         None, "steps between validations; null: never", free=True, unit="steps", ge=1
     )
-    images: int = key(256, "number of held-out images, the same every time", "loss", ge=1)
-    strata: int = key(8, "values of t per image", "loss", ge=1)
+    images: int = key(256, "number of held-out images, the same every time", "validation", ge=1)
+    strata: int = key(8, "values of t per image", "validation", ge=1)
 
 
 class Fid(KeyGroup):

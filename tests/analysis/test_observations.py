@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.measure.cost import cost_row
+from analysis.gpus.cost import cost_row
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate
 from analysis.measure.speed import Arm, speed_contrast

@@ -174,7 +174,7 @@ def test_every_key_has_a_description_and_known_tags() -> None:
     for kind in KINDS:
         for info in keys(kind).values():
             assert info.doc, info.name
-            assert info.affects <= {"loss", "clock", "resources"}, info.name
+            assert info.affects <= {"loss", "clock", "resources", "validation"}, info.name
 
 
 def test_keys_that_affect_the_loss_cannot_change_on_resume() -> None:

@@ -151,7 +151,7 @@ def test_one_seed_has_no_interval_and_a_group_with_a_missed_run_no_verdict(quali
         seeds=(2,), faster=2, name="swiglu", efficiency=0.1
     )
     _, found, _ = quality(*recipe(), *missing, within="missing")
-    assert found["groups"][1]["why"] == "a run missed the target"
+    assert found["groups"][1]["why"] == "3 of 3 of run0 and 2 of 3 of run3 reached the target"
 
 
 def test_an_evaluation_after_the_end_counts_at_the_time_of_its_step(tmp_path, capsys):

@@ -6,6 +6,7 @@ import pytest
 
 from analysis.measure.differences import causes, differences
 from analysis.measure.loss_curve import why_unlike
+from analysis.observations import attributed, is_repeat, seed_of
 from tests.analysis.foreign_logs import log_of
 
 
@@ -45,3 +46,25 @@ def test_code_versions_and_images_can_have_changed_the_loss(name):
     )
     assert len(causes(differences(a, b), of="loss")) == 1
     assert (why_unlike(a, b, "loss") is not None) == (name == "images_in_set")
+
+
+def test_seeds_and_names_of_runs_of_other_trainers_are_no_part_of_a_recipe():
+    """As Hugging Face's Trainer writes them."""
+    a, b, other = (
+        replace(
+            log_of({"elapsed_s": range(9)}, name=name),
+            config={
+                "lr": lr,
+                "random_seed": seed,
+                "data_seed": seed,
+                "output_dir": f"out/{name}",
+                "run_name": name,
+                "start_time": f"2026-01-0{seed}",
+            },
+        )
+        for name, seed, lr in (("a", 1, 1e-3), ("b", 2, 1e-3), ("c", 3, 2e-3))
+    )
+    assert is_repeat(a, b)
+    assert not is_repeat(a, other)
+    assert seed_of(a) == (1, 1)
+    assert attributed([a], [other], of="loss") == "the effect of lr: 0.001 -> 0.002"

@@ -72,6 +72,13 @@ def test_logs_that_print_only_images_per_second_are_compared_in_images(tmp_path)
     assert math.exp(found.mean.value) == pytest.approx(152 / 122, abs=0.01)
 
 
+def test_images_per_second_of_one_gpu_are_not_those_of_the_run(tmp_path):
+    rows = [f"step {n}: loss: {5 / n:.4f}, images_per_second_per_gpu: 128.1" for n in range(1, 90)]
+    (tmp_path / "log").write_text("\n".join(rows))
+    [run] = measure_rates(read_logs([str(tmp_path / "log")]))
+    assert run.images_per_s is None
+
+
 def test_samples_are_not_compared_with_steps():
     rng = np.random.default_rng(1)
     values = {"elapsed_s": rng.uniform(0.99, 1.01, 300).cumsum()}

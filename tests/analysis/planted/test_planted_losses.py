@@ -1,5 +1,6 @@
 """A planted loss is compared at one point of training, over runs that got there."""
 
+import itertools
 import json
 import math
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
 from tests.analysis.planted.runs import (
     RNG,
@@ -53,6 +55,43 @@ def test_evaluations_at_other_steps_are_compared_at_one(
     assert found["low"] < 1 < found["high"]
 
 
+def test_other_validations_are_not_compared_and_change_no_training(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """Other values of t change the measure by 4 %, and another learning rate the training."""
+    for name, arm, own in turns(3, other=("validation.strata=4", "optimizer.lr=0.0002")):
+        curve = falling() * np.exp(0.003 * RNG.standard_normal()) * (0.8 if arm == "b" else 1)
+        looks = evaluated(1.04 * curve if arm == "b" else curve, each=20)
+        write_run(tmp_path / name, Run(seconds=seconds(), loss=curve, evaluations=looks, **own))
+    found = verdicts(tmp_path)
+    assert found["validation loss"]["word"] == "not compared"
+    assert "validation.strata: 8 -> 4" in found["validation loss"]["why"]
+    assert found["loss"]["word"] == "better"
+    assert found["loss"]["differs"] == "the effect of optimizer.lr: 0.0001 -> 0.0002"
+
+
+@pytest.mark.parametrize("command", ["cells", "compare"])
+def test_seeds_that_all_cells_share_find_a_better_loss(
+    tmp_path: Path, asked: Callable[..., Any], command: str
+) -> None:
+    """One of six cells has 4 % less loss; three seeds differ by 3 %, and runs of one by .5 %."""
+    shared = 0.03 * RNG.standard_normal(3)
+    for seed, cell in itertools.product(range(3), range(6)):
+        log = shared[seed] + 0.005 * RNG.standard_normal() - 0.04 * (cell == 5)
+        start = START + 1000.0 * (6 * seed + cell)
+        run = Run(
+            seconds=seconds(40), loss=falling(40) * np.exp(log), seed=seed, starts=(start,),
+            overrides=(f"optimizer.lr={cell + 1}.0e-4",),
+        )  # fmt: skip
+        write_run(tmp_path / f"c{cell}_{seed}", run)
+    found = asked(command, tmp_path)
+    if command == "cells":
+        words = [row["loss_word"] for row in found["cells"][1:]]
+    else:
+        words = [row["word"] for row in found["comparisons"] if row["quantity"] == "loss"]
+    assert words == ["undetermined"] * 4 + ["better"]
+
+
 def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
     tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
 ) -> None:
@@ -90,3 +129,117 @@ def test_a_loss_that_is_mostly_not_finite_is_not_compared(
         (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
     [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
     assert found["why"] == "the loss of b.jsonl is mostly not finite from step 202 on"
+
+
+LR = ("optimizer.lr=0.0002",)
+
+
+@pytest.mark.parametrize(("each", "batch"), [(250, 64), (10, 512)])
+def test_records_that_average_over_more_of_a_curve_are_compared_over_the_same_part(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], each: int, batch: int
+) -> None:
+    """One falling curve over images, averaged over 10 steps of 64 images or over more."""
+    for repeats in (3, 1):
+        for name, arm, own in turns(repeats, other=LR):
+            every, size = (each, batch) if arm == "b" else (10, 64)
+            number = 1000 * 64 // (every * size)
+            images = size * np.arange(1.0, number * every + 1)
+            curve = (images / 3200 + 1) ** -0.3 * np.exp(0.003 * RNG.standard_normal())
+            loss = curve.reshape(number, every).mean(axis=1)
+            run = Run(seconds=seconds(number), loss=loss, every=every, batch=size, **own)
+            write_run(tmp_path / f"{repeats}" / name, run)
+        found = verdicts(tmp_path / f"{repeats}")["loss"]
+        assert found["word"] in ("same", "undetermined")
+        assert repeats == 1 or found["low"] < 1 < found["high"]
+
+
+@pytest.mark.parametrize("gaps", [((30, 60, 90), (40, 80)), ((10, 40, 70, 100), (10, 35, 60, 85))])
+def test_evaluations_are_compared_near_the_end_though_only_an_early_one_is_at_one_step(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], gaps: tuple[tuple[int, ...], ...]
+) -> None:
+    """The second arm falls to .8 times the first; both were also evaluated at step 0."""
+    for name, arm, own in turns(3, other=LR):
+        curve = falling(100) * np.exp(0.003 * RNG.standard_normal())
+        curve = curve * 0.8 ** (np.arange(1, 101) / 100 if arm == "b" else 0)
+        looks = {n - 1: {"validation_loss": float(curve[n - 1])} for n in gaps["ab".index(arm)]}
+        run = write_run(tmp_path / name, Run(seconds=seconds(100), evaluations=looks, **own))
+        first, *lines = (run / "metrics.jsonl").read_text().splitlines()
+        begun = {"time": START, "attempt": 1, "step": 0, "images": 0, "validation_loss": 1.7}
+        (run / "metrics.jsonl").write_text("\n".join([first, json.dumps(begun), *lines]) + "\n")
+    found = verdicts(tmp_path)["validation loss"]
+    assert found["word"] == "better"
+    assert found["ratio"] == pytest.approx(0.83, abs=0.02)
+
+
+def test_losses_by_records_that_count_other_things_are_not_compared(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    for name, count in (("a", "step"), ("b", "images")):
+        rows = [f"{8 * n if count == 'images' else n},{loss}" for n, loss in enumerate(falling())]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"{count},loss", *rows]) + "\n")
+    [found] = asked("loss", tmp_path / "a.csv", tmp_path / "b.csv")["pairs"]
+    assert found["word"] == "not compared"
+    assert "a.csv counts steps and b.csv counts" in found["why"]
+
+
+def test_a_repeat_that_diverged_is_not_left_out_as_one_that_was_cut_off(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    for name, arm, own in turns(4, other=LR):
+        length = 30 if name == "b3" else 100
+        loss = falling(100) * np.exp(0.003 * RNG.standard_normal()) * (0.9 if arm == "b" else 1)
+        run = write_run(tmp_path / name, Run(seconds=seconds(length), loss=loss[:length], **own))
+        if name == "b3":
+            *lines, _ = (run / "metrics.jsonl").read_text().splitlines()
+            event = {"time": START, "attempt": 1, "event": "failed", "reason": "nan", "step": 310}
+            (run / "metrics.jsonl").write_text("\n".join([*lines, json.dumps(event)]) + "\n")
+    found = verdicts(tmp_path)["loss"]
+    assert found["why"] == "the loss of b3 is not finite from step 310 on"
+
+
+def distance(true: float, *, samples: int = 5000, **facts: Any) -> dict[str, Any]:
+    """Return an evaluation of samples, `fid` with its bias."""
+    facts = {"guidance": 1.5, "features": "Inception"} | facts
+    found = {"fid": true + 20_000 / samples, "fid_inf": true, "fid_samples": samples}
+    return found | {"fid_blocks": [true, true], "fid_facts": facts}
+
+
+@pytest.mark.parametrize(
+    ("of", "other", "why"),
+    [
+        ("fid", {"samples": 2500}, "other number of samples"),
+        ("fid_inf", {"features": "dino"}, "other features"),
+        ("fid_inf", {"guidance": 4.0}, "other guidance"),
+    ],
+)
+def test_distances_that_were_measured_unlike_are_compared_nowhere(
+    tmp_path: Path,
+    asked: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+    of: str,
+    other: dict[str, Any],
+    why: str,
+) -> None:
+    for name, arm, own in turns(3, other=LR):
+        true = 5 + 60 / np.arange(1, 11) * np.exp(0.01 * RNG.standard_normal())
+        told = other if arm == "b" else {}
+        looks = {10 * n + 9: distance(float(one), **told) for n, one in enumerate(true)}
+        write_run(tmp_path / name, Run(seconds=seconds(100), evaluations=looks, **own))
+    _, found = asked("cells", "--of", of, tmp_path)["cells"]
+    assert found["loss_why"] == why
+    assert main(["target", "--target", f"{of}<=30", str(tmp_path)]) == 2
+    assert why in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("place", "word"), [(0, "different"), (150, "different"), (295, None)])
+def test_a_loss_of_0_costs_the_verdict_only_near_the_end(
+    tmp_path: Path, asked: Callable[..., Any], place: int, word: str | None
+) -> None:
+    for name in "ab":
+        loss = falling(300) * np.exp(0.02 * RNG.standard_normal(300)) * (0.7 if name == "b" else 1)
+        loss[place] *= name == "a"
+        lines = [{"step": n, "loss": float(one)} for n, one in enumerate(loss, 1)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
+    assert found["word"] == (word or "undetermined")
+    assert word is None or found["low"] < 0.7 < found["high"]

@@ -208,3 +208,57 @@ def test_the_speed_of_a_repeat_that_ended_early_counts(
     found = verdicts(tmp_path)
     assert found["speed"]["word"] == "slower"
     assert found["speed"]["low"] < 1 / 1.1 < found["speed"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "told", "cause"),
+    [
+        (("aaa", "aaaaaaa"), "3 v 7 seeds", "the effect of data.workers"),
+        (("abcabc", "abcabc"), "3 nodes that both used", "the effect of data.workers"),
+        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count", "the effect of data.workers"),
+        (("abcde", "abfgh"), "5 nodes a side", "nodes differ, too"),
+    ],
+)
+def test_a_verdict_says_which_replicates_it_counts(
+    tmp_path: Path,
+    verdicts: Callable[..., dict[str, Any]],
+    nodes: tuple[str, str],
+    told: str,
+    cause: str,
+) -> None:
+    for name, arm, own in turns(7):
+        place = int(name[1:])
+        if place < len(nodes[arm == "b"]):
+            node = nodes[arm == "b"][place]
+            write_run(tmp_path / name, Run(seconds=seconds(40), node=node, **own))
+    found = verdicts(tmp_path)["speed"]
+    assert told in found["verdict"]
+    assert cause in found["differs"]
+    assert found["low"] < 1 < found["high"]
+
+
+@pytest.mark.parametrize(("scatter", "effect", "found"), [(0.05, 1.0, 0), (0.01, 1.2, 11)])
+def test_single_runs_of_many_cells_may_differ_as_they_all_scatter(
+    tmp_path: Path, asked: Callable[..., Any], scatter: float, effect: float, found: int
+) -> None:
+    """Twelve cells scatter by 5 % and are equal, or by 1 % and each is 1.2x the one before."""
+    for cell in range(12):
+        slower = effect**cell * np.exp(scatter * RNG.standard_normal())
+        run = Run(
+            seconds=seconds(slower=slower),
+            overrides=(f"data.workers={cell}",),
+            starts=(START + 20_000.0 * cell,),
+        )
+        write_run(tmp_path / f"{cell:02d}", run)
+    words = [row["word"] for row in asked("cells", tmp_path)["cells"][1:]]
+    assert words.count("different") == found
+
+
+def test_the_efficiency_of_single_runs_allows_for_the_scatter_between_runs(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    write_ranks(tmp_path, one=("n1",), four=("n1",) * 4)
+    runs = (tmp_path / "one_0", tmp_path / "four_0")
+    found = asked("cells", "--scaling", *runs)[1]
+    assert found["efficiency_low"] < 0.95 < 1.05 < found["efficiency_high"]
+    assert "one run each, for which the interval allows 2% each" in found["verdict"]

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from analysis.__main__ import main
+from analysis.study.compare import told
 from runs.folder import ROOT
 from runs.study_folder import StudyFolder, StudyRow
 from tests.analysis import foreign_logs as write
@@ -146,8 +147,8 @@ def test_the_verdicts_are_those_of_compare(tmp_path, capsys):
     assert main(["compare", str(ARCHIVE), "--json"]) == 0
     judged = json.loads(capsys.readouterr().out)["comparisons"]
     assert len(judged) >= 7
-    # Verdicts has the sentences, also those on quality; tables have words.
-    assert all(html.escape(row["verdict"]) in part(page, "verdicts") for row in judged)
+    # Verdicts has the sentences, also those on quality, each with its own cause; tables have words.
+    assert all(html.escape(told(row)) in part(page, "verdicts") for row in judged)
     assert all(html.escape(row["word"]) in part(page, "cells") for row in judged)
 
 
