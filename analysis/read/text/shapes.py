@@ -1,7 +1,7 @@
 """Shapes of lines: those that differ in their numbers alone, whose values are named once."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -18,7 +18,7 @@ from analysis.read.text.fields import (
 )
 from analysis.read.text.pieces import Piece
 from analysis.read.text.values import clocks, moments, numbers
-from analysis.read.vocabulary import is_loss
+from analysis.read.vocabulary import is_loss, meaning
 from analysis.stats.intervals import Floats
 
 # A date of which the file tells whether its month or its day is first.
@@ -28,7 +28,10 @@ _GLUED = re.compile(r"[A-Za-z_./-]")
 
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """A column of a shape: the numbers of a line from `first` to `last`, with text around them."""
+    """A column of a shape: the numbers of a line from `first` to `last`, with text around them.
+
+    `factor` gives seconds of a duration.
+    """
 
     column: str
     form: str
@@ -36,6 +39,7 @@ class _Cell:
     last: int
     before: str
     after: str
+    factor: float
 
 
 class Shape:
@@ -58,11 +62,17 @@ class Shape:
         named = (named_by_header(found, self.sample, header) for header in known)
         found = next((fields for fields in named if fields is not found), found)
         for one in with_epoch_of_bar(found, self.sample):
+            column, factor = meaning("", one.unit)
+            if one.name and column == "duration_s" and one.unit.strip() != "M":
+                # Some lines say ms, and others s.
+                one = replace(one, unit="s")
+            else:
+                factor = 1.0
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
             is_again = key in self.fields
-            cell = self._cell(f"{key}/again" if is_again else key, one.form, one.place)
+            cell = self._cell(f"{key}/again" if is_again else key, one.form, one.place, factor)
             if cell is None:
                 continue
             if is_again:
@@ -81,7 +91,9 @@ class Shape:
         self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
         self.is_plain = self.has_value and not self.fixed
 
-    def _cell(self, column: str, form: str, place: tuple[int, int]) -> _Cell | None:
+    def _cell(
+        self, column: str, form: str, place: tuple[int, int], factor: float = 1.0
+    ) -> _Cell | None:
         inside = [
             n for n, (begin, end) in enumerate(self._spans)
             if place[0] <= begin and end <= place[1]
@@ -94,7 +106,13 @@ class Shape:
             # A part of a longer number, as of an address.
             return None
         return _Cell(
-            column=column, form=form, first=inside[0], last=inside[-1], before=before, after=after
+            column=column,
+            form=form,
+            first=inside[0],
+            last=inside[-1],
+            before=before,
+            after=after,
+            factor=factor,
         )
 
     def convert(
@@ -133,4 +151,4 @@ class Shape:
             self.rounded.add(cell.column)
         elif "." in joined or "e-" in joined:
             self.decimals.add(cell.column)
-        return numbers(texts)
+        return numbers(texts) * cell.factor

@@ -174,3 +174,15 @@ def test_a_column_of_fractions_is_no_step(tmp_path):
     (tmp_path / "x.csv").write_text("train_step,train_loss\n" + "\n".join(rows))
     [log] = read_logs([str(tmp_path / "x.csv")])
     assert (log.axis, len(log), log.last("loss")) == ("unit", 20, 0.45)
+
+
+def test_lines_that_differ_in_a_unit_are_one_kind(tmp_path):
+    times = [500 + 7 * n % 13 for n in range(1, 46)]
+    lines = [
+        f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms}ms | ETA: 29.5m" if n % 3
+        else f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms / 1000}s | ETA: 1.5h"
+        for n, ms in enumerate(times, start=1)
+    ]  # fmt: skip
+    log = log_of(tmp_path / "x", lines)
+    assert (len(log), log.last("loss")) == (45, 0.2)
+    assert log.column("step_s").tolist() == pytest.approx([ms / 1000 for ms in times])
