@@ -224,11 +224,6 @@ def preference(name: str) -> int:
     return _known(key_of(name))[1]
 
 
-def is_tag(name: str) -> bool:
-    """Whether a column says what the `value` of its row is: `tag`, `metric`, `type`."""
-    return key_of(name) in _PHASES | {"tag", "metric", "name"}
-
-
 def names_evaluation(name: str, text: str) -> bool:
     """Whether a text in a column says that its row is of an evaluation: `split` is `val`."""
     return key_of(name) in _PHASES and is_evaluation(text[:40])

@@ -26,7 +26,6 @@ from analysis.read.text.values import (
 from analysis.read.vocabulary import (
     is_evaluation,
     is_loss,
-    is_tag,
     meaning,
     names_evaluation,
     takes_phase,
@@ -53,7 +52,7 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
     is put before the names of results.
     """
     found, phase = {}, ""
-    for name, value in _with_named_value(values).items():
+    for name, value in values.items():
         if type(value) is float or type(value) is int:
             # JSON's and Python's NaN are printed values that are not finite.
             found[name] = float(value) if abs(value) < 1e300 else math.inf
@@ -94,15 +93,6 @@ def _of_text(name: Any, text: str, *, has_commas: bool) -> tuple[Any, float]:
     return name, math.nan
 
 
-def _with_named_value(values: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    """Return the entries of a long table's row, `type: train, value: 3.1`, with a named value."""
-    if "value" not in values:
-        return values
-    names = (text for name, text in values.items() if isinstance(text, str) and is_tag(str(name)))
-    name = next(names, "value")
-    return {**{n: value for n, value in values.items() if n != "value"}, name: values["value"]}
-
-
 def logs_of(
     rows: Iterable[tuple[int, Mapping[str, float]]],
     *,
@@ -141,12 +131,6 @@ def log_of_cells(
     rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
-    for foreign in [one for one in cells.found if meaning(one)[0] == "step"]:
-        values = cells.found[foreign][1]
-        is_whole = [value == math.floor(value) for value in values if math.isfinite(value)]
-        if 2 * sum(is_whole) < len(is_whole):
-            # Seconds of a step, for one.
-            cells.found[f"{foreign} value"] = cells.found.pop(foreign)
     if cells.names().keys().isdisjoint(AXES) and "i" in cells.found:
         cells.found["step"] = cells.found.pop("i")
     columns, names = cells.columns(len(lines)), cells.names()

@@ -31,7 +31,7 @@ def counts_of(kind: Kind) -> list[str]:
     """Return the keys of the fields that are whole numbers, in order."""
     return [
         key for key, one in kind.fields.items()
-        if one.form == "number" and key not in kind.decimals and one.unit.strip() != "%"
+        if one.form == "number" and key not in kind.decimals and one.unit.strip() not in ("%", "s")
         and not np.isinf(kind.rows[key]).any()
     ]  # fmt: skip
 

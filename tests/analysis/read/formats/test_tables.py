@@ -86,14 +86,3 @@ def test_texts_of_records_hold_counts_and_durations(tmp_path):
     [log] = read_logs([str(tmp_path / "logging.jsonl")])
     assert (log.axis, log.step[-1], log.last("elapsed_s")) == ("step", 20, 1230)
     assert not log.uncertain
-
-
-def test_the_value_of_a_long_table_has_the_name_of_its_row(tmp_path):
-    rows = [
-        f"{n},{kind},{9 / n + at}" for n in range(1, 21) for at, kind in enumerate(("train", "val"))
-    ]
-    (tmp_path / "log.csv").write_text("step,type,value\n" + "\n".join(rows))
-    [log] = read_logs([str(tmp_path / "log.csv")])
-    assert log.last("loss") == pytest.approx(0.45)
-    assert log.evaluations[-1]["val_loss"] == pytest.approx(1.45)
-    assert "may be a loss" in log.uncertain["loss"]
