@@ -131,6 +131,12 @@ def log_of_cells(
     rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
+    for foreign in [one for one in cells.found if meaning(one)[0] == "step"]:
+        values = cells.found[foreign][1]
+        is_whole = [value == math.floor(value) for value in values if math.isfinite(value)]
+        if 2 * sum(is_whole) < len(is_whole):
+            # Seconds of a step, for one.
+            cells.found[f"{foreign} value"] = cells.found.pop(foreign)
     if cells.names().keys().isdisjoint(AXES) and "i" in cells.found:
         cells.found["step"] = cells.found.pop("i")
     columns, names = cells.columns(len(lines)), cells.names()

@@ -63,11 +63,9 @@ class Shape:
         found = next((fields for fields in named if fields is not found), found)
         for one in with_epoch_of_bar(found, self.sample):
             column, factor = meaning("", one.unit)
-            if one.name and column == "duration_s" and one.unit.strip() != "M":
-                # Some lines say ms, and others s.
-                one = replace(one, unit="s")
-            else:
-                factor = 1.0
+            # Some lines say ms, and others s.
+            is_duration = one.name and column == "duration_s" and one.unit.strip() != "M"
+            one, factor = (replace(one, unit="s"), factor) if is_duration else (one, 1.0)
             key = one.key
             while not one.name and key in self.fields:
                 key += "#"
@@ -79,7 +77,7 @@ class Shape:
                 self.cells += [cell] if is_loss(one.name) else []
                 continue
             self.fields[key] = one
-            total = one.total and self._cell(f"{key}/of", "number", one.total)
+            total = one.total and self._cell(f"{key}/of", "number", one.total, 1.0)
             self.cells += [cell, total] if total else [cell]
         inside = {n for cell in self.cells for n in range(cell.first, cell.last + 1)}
         outside_bar = BAR.sub(lambda bar: "," * len(bar[0]), self.sample)
@@ -91,9 +89,7 @@ class Shape:
         self.has_value = any(one.form not in ("stamp", "rank") for one in self.fields.values())
         self.is_plain = self.has_value and not self.fixed
 
-    def _cell(
-        self, column: str, form: str, place: tuple[int, int], factor: float = 1.0
-    ) -> _Cell | None:
+    def _cell(self, column: str, form: str, place: tuple[int, int], factor: float) -> _Cell | None:
         inside = [
             n for n, (begin, end) in enumerate(self._spans)
             if place[0] <= begin and end <= place[1]
