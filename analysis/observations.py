@@ -12,7 +12,7 @@ from analysis.measure.differences import causes, differences, recipe, seeds_of
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
-from analysis.stats.contrast import ALLOWED, Contrast, Replicate, blur_of
+from analysis.stats.contrast import ALLOWED, Contrast, Replicate, blur_of, common_nodes
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
 from analysis.stats.samples import beside_drift, welch
@@ -215,8 +215,8 @@ def attributed(
     seeds = {*seeds_of(a.config), *seeds_of(b.config)}
     found = [item for item in causes(differences(a, b), of=of) if item.name not in seeds]
     names = [item.name for item in found]
-    sides = [{nodes_of(log) for log in side} for side in (base, arm)]
-    is_apart = all(map(all, sides)) and not sides[0] & sides[1]
+    sides = [[nodes_of(log) for log in side] for side in (base, arm)]
+    is_apart = all(map(all, sides)) and not common_nodes(*sides)
     if of == "clock" and (is_apart or in_blocks(base, arm)):
         other = "nodes" if is_apart else "times"
         joined = ", ".join([other, *names])

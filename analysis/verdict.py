@@ -16,6 +16,7 @@ _REPLICATES = {
     "pass": "passes",
     "repeat": "runs a side",
     "seed": "seeds a side",
+    "node": "nodes that both used",
     "pair": "pairs of cells",
 }
 
@@ -107,12 +108,22 @@ def _basis(contrast: Contrast, comparisons: int) -> Iterator[str]:
     if contrast.unit == "step":
         yield "these two runs, paired by step"
     elif contrast.unit != "run":
-        yield f"{contrast.n} {_REPLICATES.get(contrast.unit, 'runs')}"
+        yield _replicates(contrast)
     elif ALLOWED not in " ".join(contrast.remarks):
         yield "these two runs"
     if comparisons > 1:
         yield f"{comparisons} comparisons"
     yield from contrast.remarks
+
+
+def _replicates(contrast: Contrast) -> str:
+    """Return `3 seeds a side`, `3 v 7 seeds` or `3 nodes that both used`."""
+    words = _REPLICATES.get(contrast.unit, "runs")
+    if contrast.sides is None:
+        return f"{contrast.n} {words}"
+    below, above = contrast.sides
+    noun = words.split()[0]
+    return f"{below} {noun} a side" if below == above else f"{below} v {above} {noun}"
 
 
 def factor(value: float, low: float | None, high: float | None) -> str:

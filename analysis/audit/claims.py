@@ -9,7 +9,7 @@ from typing import Any
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.loss import Compared, final_loss, loss_contrast, why_doubtful
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rates
-from analysis.measure.speed import SPEED, Arm, attribution, speed_contrast
+from analysis.measure.speed import SPEED, Arm, speed_contrast
 from analysis.observations import attributed
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
@@ -156,10 +156,11 @@ def _recompute(claim: Claim) -> tuple[Estimate | None, str, str | None]:
     clock = f"{runs[0].clock} clock"
     if claim.quantity == "speedup":
         arms = [Arm(runs=(run,)) for run in runs]
-        return _ratio(speed_contrast(*arms), SPEED, [clock, attribution(*arms)])
+        cause = attributed(logs[:1], logs[1:], of="clock")
+        return _ratio(speed_contrast(*arms), SPEED, [clock, cause])
     if (value := _of_one(claim.quantity, runs[0])) is None:
         return None, f"{clock}: no {claim.quantity.replace('_per_', '/')} is recorded", None
-    return value, clock, None
+    return value, clock, runs[0].why_undetermined if None in (value.low, value.high) else None
 
 
 def _ratio(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from analysis.gpus.load import explained, steady_load
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import Arm, attribution, group_arms
+from analysis.measure.speed import Arm, group_arms
 from analysis.measure.speed_table import difference_rows, speed_rows, time_rows
+from analysis.observations import attributed
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 from configs.table import text_table
@@ -56,7 +57,8 @@ def _below(compared: list[Arm], *, whole: bool) -> Iterator[str]:
     if spent := time_rows(compared):
         yield "time by purpose, in seconds\n" + text_table(spent, whole=whole)
     for arm in compared[1:]:
-        head = printable(f"{arm.name} against {base.name}: {attribution(base, arm)}")
+        cause = attributed(base.logs, arm.logs, of="clock")
+        head = printable(f"{arm.name} against {base.name}: {cause}")
         differing = difference_rows(base, arm)
         listed = differing and len(compared) <= MOST_LISTED
         yield head + ("\n" + text_table(differing, whole=whole) if listed else "")

@@ -28,7 +28,16 @@ from analysis.observations import (
 )
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
-from analysis.stats.contrast import Contrast, Quantity, Replicate, Unit, contrast, refused
+from analysis.stats.contrast import (
+    Contrast,
+    Quantity,
+    Replicate,
+    Scatter,
+    Unit,
+    contrast,
+    refused,
+    scatter_of,
+)
 from analysis.stats.intervals import Floats, decimal_grid
 from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
 from analysis.verdict import against_first
@@ -39,6 +48,8 @@ FINAL_SHARE = 0.1
 MARGIN = 0.01
 # What two seeds of a recipe differ by at the end of training (standard deviation of logs).
 SEED_SCATTER = 0.02
+# Points that are not above 0, as a skipped step prints, are left out if they are so few and early.
+MOST_LEFT_OUT = 0.05
 # Quantities that people know by another name.
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
@@ -82,11 +93,33 @@ def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
     return "lower" if words & _LOWER else "unknown"
 
 
-def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared) -> Contrast:
+def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatter:
+    """Return the scatter of the losses at the end of the repeats of all arms of a table."""
+    sides = [_one_per_seed(without_early_ends(arms[0], arm)[1]) for arm in arms]
+    return scatter_of([_at_ends(side, compared.of) for side in sides], of_loss=True)
+
+
+def _at_ends(logs: Sequence[RunLog], of: str) -> list[Replicate]:
+    ends = [(log, final_loss(log, of=of)) for log in logs]
+    return [
+        Replicate(log=math.log(end.value), seed=seed_of(log))
+        for log, end in ends
+        if end is not None and 0 < end.value < math.inf
+    ]
+
+
+def loss_contrast(
+    base: Sequence[RunLog],
+    arm: Sequence[RunLog],
+    compared: Compared,
+    *,
+    scatter: Scatter | None = None,
+) -> Contrast:
     """Return the contrast of the losses at the end of the range that all runs have.
 
     Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
-    point by point. The same loss has to hold in both halves of the range, too.
+    point by point. The same loss has to hold in both halves of the range, too. `scatter` is what
+    all arms of a table say about their repeats.
     """
     for log in (*base, *arm):
         if doubt := why_doubtful(log, of=compared.of):
@@ -115,16 +148,21 @@ def loss_contrast(base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compa
         for log in (*base, *arm):
             why = why.replace(str(log.path), log.name)
         return refused(why)
-    if any((curve.loss <= 0).any() for curve in found):
-        return Contrast(mean=None, why=f"a {compared.quantity.name} is not above 0")
+    is_above = np.all([curve.loss > 0 for curve in found], axis=0)
     parts = _parts(found[0])
+    if not is_above[parts[0]].all() or is_above.mean() < 1 - MOST_LEFT_OUT:
+        return Contrast(mean=None, why=f"a {compared.quantity.name} is not above 0")
+    if not is_above.all():
+        found = [replace(one, x=one.x[is_above], loss=one.loss[is_above]) for one in found]
+        parts = [part[is_above] for part in parts]
     steps = None
     if len(found) == 2:
         steps = _of_two_curves(found[0], found[1], parts, is_recorded=is_recorded)
         steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
     replicates = [_replicate(curve, parts) for curve in found]
     count = len(curves[0])
-    result = contrast(replicates[:count], replicates[count:], steps=steps, of_loss=True)
+    sides = replicates[:count], replicates[count:]
+    result = contrast(*sides, steps=steps, of_loss=True, scatter=scatter)
     remarks = [*result.remarks, *left]
     high = found[0].x[-1]
     if max(curve.x[-1] for curve in every) > high * (1 + ROUNDING):

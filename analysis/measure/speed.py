@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +13,6 @@ from analysis.measure.differences import differences, recipe
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
 from analysis.observations import (
-    attributed,
     group_alike,
     is_repeat,
     nodes_of,
@@ -25,12 +23,20 @@ from analysis.observations import (
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
-from analysis.read.run_log import Ints
-from analysis.stats.contrast import FEWEST, Contrast, Quantity, Replicate, contrast, refused
+from analysis.read.run_log import Ints, RunLog
+from analysis.stats.contrast import (
+    FEWEST,
+    Contrast,
+    Quantity,
+    Replicate,
+    Scatter,
+    contrast,
+    refused,
+    scatter_of,
+)
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
-from analysis.stats.samples import one_sample, satterthwaite, share_something
-from analysis.stats.sequential import MOST_FREEDOM, CommonVariance, common_variance
+from analysis.stats.samples import one_sample, satterthwaite
 from analysis.stats.summary import ratio_of_means
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
@@ -40,8 +46,6 @@ SAME_RANGE = 0.01
 COARSER = 1.5
 # Steps that all record are too rare beyond so many times the records of the one with the fewest.
 SPARSE = 4
-# So many repeats the cells of a study count as for the scatter of one, if they scatter alike.
-SUPPORT = 3.0
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
 IN_VAIN = 2.0
 # Keys of other trainers that say how much a step takes.
@@ -59,6 +63,11 @@ class Arm:
         """The first run's name, and the number of further repeats."""
         repeats = len(self.runs) - 1
         return self.runs[0].log.name + (f" (+{repeats} alike)" if repeats else "")
+
+    @property
+    def logs(self) -> list[RunLog]:
+        """The logs of its runs."""
+        return [run.log for run in self.runs]
 
     @property
     def rate(self) -> Estimate | None:
@@ -93,31 +102,9 @@ def _arm(runs: Sequence[MeasuredRate]) -> Arm:
 
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:
     """Return the contrasts of all arms but the first with the first."""
-    common, is_paired = scatter_of_cells(arms), _share_passes(arms)
-    at_once = ran_at_once([run.log for arm in arms for run in arm.runs])
-    return [
-        speed_contrast(arms[0], arm, at_once=at_once, common=common, is_paired=is_paired)
-        for arm in arms[1:]
-    ]
-
-
-def _share_passes(arms: Sequence[Arm]) -> bool | None:
-    """Return whether passes differ by more than chance over all arms; None for too few passes."""
-    by_pass = [{one.study_pass: one.log for one in _replicates(arm, 0.0)} for arm in arms]
-    shared = [name for name in by_pass[0] if name and all(name in own for own in by_pass)]
-    if len(shared) < FEWEST or len(arms) < 2:
-        return None
-    return share_something(np.array([[own[name] for name in shared] for own in by_pass]))
-
-
-def scatter_of_cells(arms: Sequence[Arm]) -> CommonVariance:
-    """Return what four cells or more say about the scatter of the repeats of one.
-
-    They count only if they scatter as much alike as chance allows, and then as `SUPPORT` repeats.
-    """
-    logs = [np.array([math.log(run.rate.value) for run in arm.runs if run.rate]) for arm in arms]
-    found = common_variance([own for own in logs if len(own) >= FEWEST])
-    return replace(found, freedom=SUPPORT if found.freedom >= MOST_FREEDOM else 0.0)
+    scatter = scatter_of([_replicates(arm, 0.0) for arm in arms])
+    at_once = ran_at_once([log for arm in arms for log in arm.logs])
+    return [speed_contrast(arms[0], arm, at_once=at_once, scatter=scatter) for arm in arms[1:]]
 
 
 def speed_contrast(
@@ -125,8 +112,7 @@ def speed_contrast(
     arm: Arm,
     *,
     at_once: Mapping[int, str] | None = None,
-    common: CommonVariance | None = None,
-    is_paired: bool | None = None,
+    scatter: Scatter | None = None,
 ) -> Contrast:
     """Return the contrast of images per second, else of tokens, else of steps.
 
@@ -146,10 +132,10 @@ def speed_contrast(
         alike = is_repeat(base.runs[0].log, arm.runs[0].log)
         found = contrast(*sides, steps=replace(steps, of_one_recipe=alike))
     else:
-        found = contrast(*sides, common=common, is_paired=is_paired)
+        found = contrast(*sides, scatter=scatter)
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
-    logs = [[run.log for run in one.runs] for one in (base, arm)]
+    logs = [base.logs, arm.logs]
     found = told_in_blocks(found, logs, sides)
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
@@ -174,7 +160,7 @@ def alike_in_range(base: Arm, arm: Arm) -> tuple[Arm, Arm, Range | None, list[st
 
     A change at the same step of both, such as a slow first epoch, then counts in both alike.
     """
-    logs = [[run.log for run in one.runs] for one in (base, arm)]
+    logs = [base.logs, arm.logs]
     *kept, remarks = without_early_ends(*logs)
     counted = {id(log) for side in kept for log in side}
     if min(map(len, kept)) < FEWEST <= min(map(len, logs)):
@@ -323,7 +309,7 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
 
     `at_once` are the runs that shared a node with another at the same time, by default of these.
     """
-    logs = [run.log for run in (*base.runs, *arm.runs)]
+    logs = [*base.logs, *arm.logs]
     at_once = ran_at_once(logs) if at_once is None else at_once
     if why := next((at_once[id(log)] for log in logs if id(log) in at_once), None):
         return why
@@ -344,9 +330,3 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"printed by {b.log.format} against printed by {a.log.format}"
     return None
-
-
-def attribution(base: Arm, arm: Arm, *, of: Literal["clock", "loss"] = "clock") -> str:
-    """Return a phrase that attributes a ratio to one difference, to several, or to none known."""
-    sides = [[run.log for run in one.runs] for one in (base, arm)]
-    return attributed(sides[0], sides[1], of=of)

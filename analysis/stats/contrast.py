@@ -15,14 +15,20 @@ from typing import Literal
 import numpy as np
 
 from analysis.stats.mean import Mean
-from analysis.stats.samples import one_sample, satterthwaite, share_something, welch
-from analysis.stats.sequential import CommonVariance
+from analysis.stats.samples import (
+    one_sample,
+    satterthwaite,
+    share_something,
+    welch,
+    without_columns,
+)
+from analysis.stats.sequential import CommonVariance, common_variance
 from analysis.stats.summary import robust
 
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
 ]
-Unit = Literal["round", "pass", "repeat", "seed", "pair", "step", "run", "none"]
+Unit = Literal["round", "pass", "repeat", "seed", "node", "pair", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3
 NODES_DIFFER = "nodes differ"
@@ -82,20 +88,58 @@ class Replicate:
 class Contrast:
     """The mean log ratio of two arms over `n` replicates; `why` if there is none, or no claim.
 
-    `is_claim` says that it holds for the arms, not for these two runs alone. `further` are ratios
-    over other stretches of the runs. Two runs `of_one_recipe` differ by the scatter between runs
-    only. `remarks` belong into the sentence, as "nodes differ".
+    `sides` are the numbers of replicates of two arms that are not paired. `is_claim` says that it
+    holds for the arms, not for these two runs alone. `further` are ratios over other stretches of
+    the runs. Two runs `of_one_recipe` differ by the scatter between runs only. `remarks` belong
+    into the sentence, as "nodes differ".
     """
 
     mean: Mean | None
     unit: Unit = "none"
     n: int = 0
+    sides: tuple[int, int] | None = None
     is_claim: bool = False
     is_refused: bool = False
     of_one_recipe: bool = False
     why: str | None = None
     further: tuple[Mean, ...] = ()
     remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter:
+    """What all arms of a table say about the scatter of repeats.
+
+    `common` is the variance of a repeat, and `of_pairs` the variance of the gap of a pair.
+    `is_paired` says whether runs of one seed or pass share something; None: the arms do not tell.
+    """
+
+    common: CommonVariance = field(default_factory=CommonVariance)
+    of_pairs: CommonVariance = field(default_factory=CommonVariance)
+    is_paired: bool | None = None
+
+
+def scatter_of(arms: Sequence[Sequence[Replicate]], *, of_loss: bool = False) -> Scatter:
+    """Return the scatter of the repeats of all arms, the first of which is the base of each pair.
+
+    Arms that have the seeds or passes of the base tell whether pairs share something.
+    """
+    logs = [np.array([run.log for run in arm]) for arm in arms if len(arm) >= FEWEST]
+    # It supports both sides of a contrast, which are two of these arms.
+    common = common_variance(logs).at_most(sum(len(own) - 1 for own in logs[2:]) / 2)
+    named = [_by_name(arm, of_loss) for arm in arms]
+    full = [own for own in named if named[0].keys() <= own.keys()]
+    if len(named[0]) < FEWEST or len(full) < 2:
+        return Scatter(common=common)
+    table = np.array([[own[name].log for name in named[0]] for own in full])
+    if not share_something(table):
+        return Scatter(common=common, is_paired=False)
+    rest = without_columns(table)
+    own = common_variance([*rest])
+    if not own.is_common_to(float(rest[0].var(ddof=1)), len(named[0])):
+        return Scatter(common=common, is_paired=True)  # the base is in every pair
+    of_pairs = replace(own, value=2 * own.value)
+    return Scatter(common=common, of_pairs=of_pairs, is_paired=True)
 
 
 def refused(why: str) -> Contrast:
@@ -109,18 +153,16 @@ def contrast(
     *,
     steps: Contrast | None = None,
     of_loss: bool = False,
-    is_paired: bool | None = None,
-    common: CommonVariance | None = None,
+    scatter: Scatter | None = None,
 ) -> Contrast:
     """Return the log ratio of `arm` over `base` by the rule of the module.
 
     `steps` is the contrast of two single runs, by steps or as they are. Losses do not depend on
-    nodes or passes, but runs of one seed share data and noise. `is_paired` says whether runs of a
-    pass or seed share something, by all cells of a study; if it is None, these two arms tell.
-    `common` is what all cells say about the scatter of repeats. Repeats do not average a blur out:
-    the interval reaches further by it.
+    nodes or passes, but runs of one seed share data and noise. `scatter` is what all arms of a
+    table say about their repeats. Repeats do not average a blur out: the interval reaches further
+    by it.
     """
-    found = _contrast(base, arm, steps, of_loss, is_paired, common or CommonVariance())
+    found = _contrast(base, arm, steps, of_loss, scatter or Scatter())
     blur = blur_of(base, arm)
     if found.mean is None or blur == 0:
         return found
@@ -135,7 +177,7 @@ def blur_of(*sides: Sequence[Replicate]) -> float:
 
 def _contrast(
     base: Sequence[Replicate], arm: Sequence[Replicate], steps: Contrast | None, of_loss: bool,
-    is_paired: bool | None, common: CommonVariance,
+    scatter: Scatter,
 ) -> Contrast:  # fmt: skip
     if by_round := _by_rounds(base, arm):
         return by_round
@@ -153,15 +195,16 @@ def _contrast(
             n=min(counts),
             why=f"{min(counts)} runs a side: a claim about arms needs {FEWEST}",
         )
+    paired = _by_pairs(base, arm, of_loss, scatter)
     if of_loss:
-        by_seed = [{run.seed: run for run in reversed(side)} for side in (base, arm)]
-        return _with_nodes(
-            _by_pairs(by_seed[0], by_seed[1], "seed", is_paired) or _welch(base, arm, common),
-            base,
-            arm,
-        )
-    by_pass = [{run.study_pass: run for run in side if run.study_pass} for side in (base, arm)]
-    return _by_pairs(by_pass[0], by_pass[1], "pass", is_paired) or _by_repeats(base, arm, common)
+        return _with_nodes(paired or _welch(base, arm, scatter.common), base, arm)
+    return paired or _by_repeats(base, arm, scatter.common)
+
+
+def _by_name(arm: Sequence[Replicate], of_loss: bool) -> dict[Hashable, Replicate]:
+    """Return the runs of an arm by what they may share with others: their seed, or their pass."""
+    named = {(run.seed if of_loss else run.study_pass): run for run in reversed(arm)}
+    return {name: run for name, run in named.items() if name is not None}
 
 
 def _mean_log(arm: Sequence[Replicate]) -> float:
@@ -200,25 +243,41 @@ def _round_means(arm: Sequence[Replicate]) -> dict[str, float]:
 
 
 def _by_pairs(
-    base: Mapping[Hashable, Replicate],
-    arm: Mapping[Hashable, Replicate],
-    unit: Unit,
-    is_paired: bool | None,
+    base: Sequence[Replicate], arm: Sequence[Replicate], of_loss: bool, scatter: Scatter
 ) -> Contrast | None:
     """Pair the runs of each seed or pass that both arms have, if pairs share something.
 
     Otherwise pairs would cost half of the degrees of freedom for nothing.
     """
-    pairs = [(run, arm[name]) for name, run in base.items() if name in arm]
+    before, after = _by_name(base, of_loss), _by_name(arm, of_loss)
+    pairs = [(run, after[name]) for name, run in before.items() if name in after]
     if len(pairs) < FEWEST:
         return None
+    is_paired = scatter.is_paired
     if is_paired is None:
         is_paired = share_something(np.array([[a.log, b.log] for a, b in pairs]).T)
     if not is_paired:
         return None
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
-    mean, *further = map(one_sample, logs.T)
-    return Contrast(mean=mean, unit=unit, n=len(pairs), is_claim=True, further=tuple(further))
+    gaps, *stretches = logs.T
+    found = Contrast(
+        mean=one_sample(gaps, common=scatter.of_pairs),
+        unit="seed" if of_loss else "pass",
+        n=len(pairs),
+        is_claim=True,
+        further=tuple(map(one_sample, stretches)),
+    )
+    return _of_some(found, len(pairs), len(pairs), base, arm)
+
+
+def _of_some(
+    found: Contrast, below: int, above: int, base: Sequence[Replicate], arm: Sequence[Replicate]
+) -> Contrast:
+    """Say how many runs of each arm count, if others do not."""
+    if (below, above) == (len(base), len(arm)):
+        return found
+    remark = f"{below} of {len(base)} and {above} of {len(arm)} runs count"
+    return replace(found, remarks=(*found.remarks, remark))
 
 
 def _further(a: Replicate, b: Replicate) -> list[float]:
@@ -228,38 +287,40 @@ def _further(a: Replicate, b: Replicate) -> list[float]:
 def _by_repeats(
     base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
 ) -> Contrast:
-    """Compare runs of nodes that both arms used; if there are none, nodes with each other."""
-    where = [{run.nodes for run in side} for side in (base, arm)]
-    is_known = all(nodes for side in where for nodes in side)
-    shared = where[0] & where[1]
-    if not is_known:
+    """Compare runs of nodes that both arms used; if those are too few, nodes with each other."""
+    where = [[run.nodes for run in side] for side in (base, arm)]
+    if not all(map(all, where)):
         return replace(_welch(base, arm, common), remarks=(NODES_UNKNOWN,))
-    if where[0] == where[1] and len(shared) == 1:
-        return _welch(base, arm, common)
+    shared = common_nodes(*where)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
         found = one_sample(np.array(gaps))
-        return Contrast(mean=found, unit="repeat", n=len(gaps), is_claim=True)
+        return Contrast(mean=found, unit="node", n=len(gaps), is_claim=True)
     if shared:
         here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
-        if len(shared) == 1 and min(map(len, here)) >= FEWEST:
-            return _welch(here[0], here[1], common)
-        if min(map(len, here)) > max(len(shared), FEWEST - 1):
-            mean = _within_nodes(here[0], here[1])
-            n = min(map(len, here))
-            return Contrast(mean=mean, unit="repeat", n=n, is_claim=True)
-        why = f"only {' v '.join(str(len(side)) for side in here)} runs were on nodes of both arms"
-        return Contrast(
-            mean=Mean(value=_mean_log(arm) - _mean_log(base)), unit="repeat", why=why,
-            n=min(map(len, here)),
-        )  # fmt: skip
+        below, above = map(len, here)
+        within = _welch(here[0], here[1], common)
+        if len(shared) > 1:
+            within = replace(within, mean=_within_nodes(here[0], here[1]), further=())
+        return _of_some(within, below, above, base, arm)
     groups = [_apart_from_each_other(side) for side in (base, arm)]
     if min(map(len, groups)) >= FEWEST:
         means = [np.array([_mean_log(group) for group in side]) for side in groups]
-        n = min(map(len, groups))
-        return Contrast(mean=welch(means[0], means[1]), unit="repeat", n=n, is_claim=True,
-                        remarks=(NODES_DIFFER,))  # fmt: skip
+        below, above = map(len, groups)
+        mean = welch(means[0], means[1])
+        return Contrast(mean=mean, unit="node", n=min(below, above), sides=(below, above),
+                        is_claim=True, remarks=(NODES_DIFFER,))  # fmt: skip
     return _apart(_welch(base, arm, common))
+
+
+def common_nodes(
+    base: Sequence[frozenset[str]], arm: Sequence[frozenset[str]]
+) -> set[frozenset[str]]:
+    """Return the nodes of runs that both arms used, if these are enough to compare them there."""
+    shared = {*base} & {*arm}
+    here = min(sum(nodes in shared for nodes in side) for side in (base, arm))
+    is_enough = {*base} == {*arm} or here > max(len(shared), FEWEST - 1) or len(shared) >= FEWEST
+    return shared if is_enough else set()
 
 
 def _apart_from_each_other(arm: Sequence[Replicate]) -> list[list[Replicate]]:
@@ -341,8 +402,8 @@ def _node_mean(arm: Sequence[Replicate], node: frozenset[str]) -> float:
 
 def _with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast:
     """Say that no nodes ran both arms, if they are known."""
-    nodes = [{run.nodes for run in side} for side in (base, arm)]
-    is_apart = all(map(all, nodes)) and not nodes[0] & nodes[1]
+    nodes = [[run.nodes for run in side] for side in (base, arm)]
+    is_apart = all(map(all, nodes)) and not common_nodes(*nodes)
     return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
 
 
@@ -350,10 +411,12 @@ def _welch(base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVa
     logs = [np.array([[run.log, *run.stretches] for run in side]).T for side in (base, arm)]
     mean = welch(logs[0][0], logs[1][0], common=common)
     further = [welch(a, b) for a, b in zip(logs[0][1:], logs[1][1:], strict=True)]
-    n = min(len(base), len(arm))
+    sides = len(base), len(arm)
     seeds = [{run.seed for run in side} for side in (base, arm)]
-    unit: Unit = "seed" if all(len(own) >= FEWEST for own in seeds) else "repeat"
-    return Contrast(mean=mean, unit=unit, n=n, is_claim=True, further=tuple(further))
+    unit: Unit = "seed" if [*map(len, seeds)] == [*sides] else "repeat"
+    return Contrast(
+        mean=mean, unit=unit, n=min(sides), sides=sides, is_claim=True, further=tuple(further)
+    )
 
 
 def is_within(mean: Mean, margin: float) -> bool:

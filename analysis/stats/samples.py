@@ -14,24 +14,29 @@ from analysis.stats.sequential import CommonVariance
 SHARED_LEVEL = 0.05
 
 
-def one_sample(logs: Floats) -> Mean:
-    """Return the mean of two or more independent values."""
-    error = float(logs.std(ddof=1)) / math.sqrt(len(logs))
-    return Mean(value=float(logs.mean()), error=error, freedom=len(logs) - 1.0)
+def one_sample(logs: Floats, *, common: CommonVariance | None = None) -> Mean:
+    """Return the mean of two or more independent values; the `common` variance supports theirs."""
+    part, freedom = _of_mean(logs, common)
+    return Mean(value=float(logs.mean()), error=math.sqrt(part), freedom=freedom)
+
+
+def _of_mean(logs: Floats, common: CommonVariance | None) -> tuple[float, float]:
+    """Return the variance of a mean, and its degrees of freedom.
+
+    The common one supports it, and raises a smaller one, unless it is too large to be one of those.
+    """
+    n, variance = len(logs), float(logs.var(ddof=1))
+    lent = common if common and common.is_common_to(variance, n) else CommonVariance()
+    moderated = float(lent.moderated(np.array(variance), n))
+    return max(variance, moderated) / n, lent.freedom + n - 1
 
 
 def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
     """Return the difference of the means of two samples of unlike variance (Welch 1947).
 
-    Each variance is drawn towards the `common` one, as far as cells scatter alike, unless it is too
-    large to be one of them.
+    The `common` variance of cells supports each of them.
     """
-    parts, known = list[float](), list[float]()
-    for side in (below, above):
-        n, variance = len(side), float(side.var(ddof=1))
-        lent = common if common and common.is_common_to(variance, n) else CommonVariance()
-        parts.append(float(lent.moderated(np.array(variance), n)) / n)
-        known.append(lent.freedom + n - 1)
+    parts, known = zip(*(_of_mean(side, common) for side in (below, above)), strict=True)
     return satterthwaite(float(above.mean() - below.mean()), parts, known)
 
 
@@ -52,6 +57,13 @@ def satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]
     squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
     whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
     return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
+
+
+def without_columns(logs: Floats) -> Floats:
+    """Return `logs` [arms, n] without what the columns share, scaled up for what that takes."""
+    arms = len(logs)
+    about = logs - logs.mean(axis=1, keepdims=True)
+    return np.asarray((about - about.mean(axis=0)) * math.sqrt(arms / (arms - 1)))
 
 
 def share_something(logs: Floats) -> bool:

@@ -10,7 +10,7 @@ methods", section 6).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import chdtri, polygamma, psi, stdtrit
@@ -50,6 +50,10 @@ class CommonVariance:
 
     value: float = 0.0
     freedom: float = 0.0
+
+    def at_most(self, freedom: float) -> "CommonVariance":
+        """Return it with no more degrees of freedom than so many."""
+        return replace(self, freedom=min(self.freedom, freedom))
 
     def is_common_to(self, variance: float, repeats: int) -> bool:
         """Whether the variance of an arm after `repeats` may be this one, by a chi-square test."""

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss import Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID
 from analysis.measure.quality import MARGIN as FID_MARGIN
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, attribution, group_arms, speed_contrasts
+from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
+from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import Contrast, Quantity, of_cells, scatter_of_single
 from analysis.verdict import Comparison, verdicts
@@ -33,14 +34,15 @@ def compare_arms(
     for the scatter between runs.
     """
     base, *others = arms
+    first, *sides = (arm.logs for arm in arms)
+    scatters = [loss_scatter([first, *sides], one) for one in losses]
     made: list[tuple[Arm, Quantity, Contrast]] = []
-    for arm, speed in zip(others, speed_contrasts(arms), strict=True):
+    for arm, side, speed in zip(others, sides, speed_contrasts(arms), strict=True):
         made.append((arm, SPEED, speed))
-        sides = [[run.log for run in one.runs] for one in (base, arm)]
         made += [
-            (arm, one.quantity, loss_contrast(sides[0], sides[1], one))
-            for one in losses
-            if not if_known or _have(one.of, sides)
+            (arm, one.quantity, loss_contrast(first, side, one, scatter=scatter))
+            for one, scatter in zip(losses, scatters, strict=True)
+            if not if_known or _have(one.of, [first, side])
         ]
     for quantity in {quantity: None for _, quantity, _ in made} if as_cells else ():
         scatter = scatter_of_single([one for _, of, one in made if of == quantity])
@@ -57,7 +59,7 @@ def compare_arms(
     return [
         {"run": arm.name, "against": base.name, "quantity": quantity.name}
         | verdict
-        | {"differs": attribution(base, arm, of="clock" if quantity is SPEED else "loss")}
+        | {"differs": attributed(first, arm.logs, of="clock" if quantity is SPEED else "loss")}
         for (arm, quantity, _), verdict in zip(made, found, strict=True)
     ]
 

@@ -25,6 +25,17 @@ def test_a_claim_of_a_speed_that_is_not_known_is_undecidable(
     assert "further than a quarter" in found[0]["why"]
 
 
+def test_a_claim_of_a_speed_that_changed_for_good_says_so(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    write_run(tmp_path / "a", Run(seconds=seconds() * np.repeat([1.0, 1.4], 60)))
+    claim = {"quantity": "steps_per_s", "runs": ["a"], "value": 3}
+    (tmp_path / "claims.yaml").write_text(dump_yaml({"claims": [claim]}))
+    [found] = asked("audit", tmp_path / "claims.yaml")["claims"]
+    assert found["verdict"] == "undecidable"
+    assert "slower from step" in found["why"]
+
+
 def test_a_claim_is_undecidable_if_the_verdict_on_its_runs_is(
     tmp_path: Path, asked: Callable[..., Any]
 ) -> None:

@@ -210,6 +210,33 @@ def test_the_speed_of_a_repeat_that_ended_early_counts(
     assert found["speed"]["low"] < 1 / 1.1 < found["speed"]["high"]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "told", "cause"),
+    [
+        (("aaa", "aaaaaaa"), "3 v 7 seeds", "the effect of data.workers"),
+        (("abcabc", "abcabc"), "3 nodes that both used", "the effect of data.workers"),
+        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count", "the effect of data.workers"),
+        (("abcde", "abfgh"), "5 nodes a side", "nodes differ, too"),
+    ],
+)
+def test_a_verdict_says_which_replicates_it_counts(
+    tmp_path: Path,
+    verdicts: Callable[..., dict[str, Any]],
+    nodes: tuple[str, str],
+    told: str,
+    cause: str,
+) -> None:
+    for name, arm, own in turns(7):
+        place = int(name[1:])
+        if place < len(nodes[arm == "b"]):
+            node = nodes[arm == "b"][place]
+            write_run(tmp_path / name, Run(seconds=seconds(40), node=node, **own))
+    found = verdicts(tmp_path)["speed"]
+    assert told in found["verdict"]
+    assert cause in found["differs"]
+    assert found["low"] < 1 < found["high"]
+
+
 @pytest.mark.parametrize(("scatter", "effect", "found"), [(0.05, 1.0, 0), (0.01, 1.2, 11)])
 def test_single_runs_of_many_cells_may_differ_as_they_all_scatter(
     tmp_path: Path, asked: Callable[..., Any], scatter: float, effect: float, found: int
