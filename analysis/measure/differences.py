@@ -135,9 +135,14 @@ def follows(fact: str, configured: Iterable[str]) -> bool:
     return bool(sources) and any(name.startswith(sources) for name in configured)
 
 
+def names_a_run(key: str) -> bool:
+    """Whether a key of another trainer holds the name or the folder of a run."""
+    return bool(_NAME.fullmatch(key))
+
+
 def _stem(name: str, value: Any) -> Any:
     """Return the name or the folder of a run without its numbers, and other values as they are."""
-    return re.sub(r"\d+", "", str(value)) if _NAME.fullmatch(name) else value
+    return re.sub(r"\d+", "", str(value)) if names_a_run(name) else value
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
