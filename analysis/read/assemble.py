@@ -1,5 +1,6 @@
 """Turn rows into run logs: tell ranks, bars and runs apart."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.read.attempts import are_mixed, attempts
-from analysis.read.clock import median, timed
+from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.evaluations import evaluation_records, with_evaluated
 from analysis.read.run_log import Ints, RunLog
@@ -20,15 +21,9 @@ from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
 _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
-# With more than one of these a batch may be that of one of them.
-_OF_PARTS = frozenset(
-    ["world size", "num gpus", "n gpus", "gpus", "ngpu", "num devices", "devices", "num processes",
-     "grad accum", "grad accum steps", "gradient accumulation", "gradient accumulation steps",
-     "accum steps", "accumulation steps", "accumulate grad batches"]
-)  # fmt: skip
+# Beside one of these a batch may be that of one part.
+_OF_PARTS = re.compile(r"world size|\b(?:n|num|number) ?(?:gpus|devices|processes)\b|accum")
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
-# Rows in another order than that of the training have steps that fall so often.
-REVERSED, SHUFFLED = 0.9, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +72,7 @@ def assemble(
 
     Rows without a loss, where others have one, belong to the attempt that they stand in.
     """
-    rows = _in_order(placed.rows)
+    rows = placed.rows
     if not len(rows):
         return []
     step = rows["step"].astype(np.int64)
@@ -114,21 +109,6 @@ def assemble(
             remark += ", which may be epochs of one run: all end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
-
-
-def _in_order(rows: Rows) -> Rows:
-    """Return rows in the order of their clock, or of their steps, if the file has another order."""
-    falls = np.diff(rows["step"]) < 0
-    if len(rows) < 3:
-        return rows
-    if falls.mean() > REVERSED:
-        return rows.take(np.arange(len(rows))[::-1])
-    clock = _clock(rows)
-    if falls.mean() > SHUFFLED and np.isfinite(clock).all():
-        by_clock = rows.take(np.argsort(clock, kind="stable"))
-        if (np.diff(by_clock["step"]) >= 0).all():
-            return by_clock
-    return rows
 
 
 def _is_main(rows: Rows) -> NDArray[np.bool_]:
@@ -183,8 +163,10 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if is_mean(placed.loss_name) and placed.axis != "epoch":
         facts["mean_loss"] = placed.loss_name
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
-    merged, remark = _with_whole_batch(merged)
-    remarks += [remark] if remark else []
+    if "global_batch" in merged:
+        merged = merged.replace(batch=merged["global_batch"])
+    elif any(_OF_PARTS.search(key_of(column)) for column in merged.columns):
+        merged = merged.replace(batch=np.full(len(merged), np.nan))
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:
@@ -199,8 +181,6 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     uncertain |= {**doubts, **placed.uncertain, **mixed}
     if found.twice and 2 * min(found.twice, _other_losses(rows)) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"
-    if found.twice and _is_rounded(log.step):
-        uncertain.setdefault("step", "rounded to a few digits, not known exactly")
     at = log.step[np.isfinite(log.column("loss"))]
     if "bar_s" in rows and len(at) and at[-1] < log.step[-1]:
         remarks.append(f"the last loss is of step {at[-1]:,}; a later one may be in the bars")
@@ -222,29 +202,6 @@ def _other_losses(rows: Rows) -> int:
     kept = np.isfinite(rows["loss"])
     pairs = np.unique(np.stack([rows["step"][kept], rows["loss"][kept]]), axis=1)
     return pairs.shape[1] - len(np.unique(pairs[0]))
-
-
-def _is_rounded(step: Ints) -> bool:
-    """Whether the longest steps have so few digits that they rise by more: 980, 990, 1000, 1100."""
-    top = 10 ** (len(str(int(step.max(initial=0)))) - 1)
-    rises, longest = np.diff(step[step < top]), step[step >= top]
-    if len(rises) < 2 or len(longest) < 3:
-        return False
-    digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
-    return bool(np.median(rises) < 10 * top / 10**digits)
-
-
-def _with_whole_batch(rows: Rows) -> tuple[Rows, str | None]:
-    """Return rows with the batch of all ranks, or without one that may be a part, and a remark."""
-    columns = dict(rows.columns)
-    whole = columns.pop("global_batch", None)
-    parts = [name for name in columns if key_of(name) in _OF_PARTS and median(columns[name]) > 1]
-    remark = None
-    if whole is not None:
-        columns["batch"] = whole
-    elif parts and columns.pop("batch", None) is not None:
-        remark = f"the batch may be a part of the whole ({', '.join(parts)}): --set batch=N says it"
-    return Rows(columns), remark
 
 
 def _only(batch: Floats) -> int | None:

@@ -27,8 +27,10 @@ def timed(
     another clock of the log; their unit is uncertain if there is none.
     """
     columns = {
-        name: np.where(np.isinf(values), np.nan, values) if _is_time(name) else values
-        for name, values in rows.columns.items()
+        name: np.where(np.isinf(column), np.nan, column)
+        if name.endswith(("time", "_s"))
+        else column
+        for name, column in rows.columns.items()
     }
     # A time of day is one since 1970, in the unit that gives a date of today.
     bare = set(without_unit) - {"time"}
@@ -43,8 +45,6 @@ def timed(
     if axis == "epoch" and ("epoch_s" in columns or "time" not in columns):
         # That of a step within the epoch, which is not the axis.
         columns.pop("step_s", None)
-    if "step_s" in columns and _counts(columns["step_s"]):
-        columns.pop("step_s")
     if "epoch_s" in columns:
         rename("epoch_s", "step_s" if axis == "epoch" else "printed_s")
     if "interval_s" in columns:
@@ -63,7 +63,9 @@ def timed(
     if median(columns.get("duration_s")) >= EPOCH_TIMES:
         rename("duration_s", "time")
     if "time" in columns:
-        columns["time"] = in_seconds(columns["time"])
+        # Printed in s, ms, us or ns.
+        units = (unit for unit in (1e9, 1e6, 1e3) if median(columns["time"]) / unit >= EPOCH_TIMES)
+        columns["time"] = columns["time"] / next(units, 1.0)
     uncertain: dict[str, str] = {}
     if "duration_s" in columns:
         name, uncertain = _reading(Rows(columns), axis)
@@ -140,10 +142,6 @@ def _per_step(rows: Rows, name: str) -> Floats:
     return found
 
 
-def _is_time(name: str) -> bool:
-    return name == "time" or name.endswith("_s")
-
-
 def median(values: Floats | None) -> float:
     """Return the median of the finite values [n], 0 if there is none."""
     known = values[np.isfinite(values)] if values is not None else np.zeros(0)
@@ -154,12 +152,6 @@ def _share_of_rises(values: Floats) -> float:
     return float((np.diff(values) >= 0).mean())
 
 
-def _counts(values: Floats) -> bool:
-    """Whether what is called the time of a step counts the steps, as `time/batch` of Composer."""
-    rises = np.diff(values[np.isfinite(values)])
-    return len(rises) > 2 and bool((rises == rises[0]).all() and rises[0] >= 1)
-
-
 def _passes(values: Floats) -> bool:
     """Whether a time [n] that is called one since the start rises, other than now and then."""
     known = values[np.isfinite(values)]
@@ -167,12 +159,6 @@ def _passes(values: Floats) -> bool:
         return True
     grows = known.max() > 1.5 * known.min() or (np.diff(known) > 0).mean() > RISES
     return bool(grows and _share_of_rises(known) > CALLED_RISES)
-
-
-def in_seconds(time: Floats) -> Floats:
-    """Return times since 1970 [n] in seconds, which are printed in s, ms, us or ns."""
-    units = (unit for unit in (1e9, 1e6, 1e3) if median(time) / unit >= EPOCH_TIMES)
-    return time / next(units, 1.0)
 
 
 def _is_beside_data(rows: Rows, values: Floats) -> bool:

@@ -65,8 +65,6 @@ def through_epochs(rows: Rows) -> tuple[Rows, dict[str, str]]:
     uncertain = {}
     if not is_certain:
         uncertain["step"] = "the length of an epoch is not known: it counts to its last line"
-    elif epoch[known[0]] > 1:
-        uncertain["first step"] = "the log begins in a later epoch: epochs count from 1"
     rows = rows.replace(step=step)
     return rows.take(rows["step"] < LARGEST_STEP), uncertain
 

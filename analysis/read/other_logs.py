@@ -12,8 +12,10 @@ from analysis.read.formats.mlperf import is_mlperf, read_mlperf
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.options import ReadOptions, options_for
 from analysis.read.run_log import RunLog
-from analysis.read.text.pieces import open_bytes
-from analysis.read.text.read import read_text, what_is_unread
+from analysis.read.text.kinds import read_kinds
+from analysis.read.text.pieces import open_bytes, pieces
+from analysis.read.text.read import read_text
+from analysis.read.text.teach import unread_text
 from configs.errors import Unreadable
 
 PEEK = 1 << 14
@@ -97,4 +99,4 @@ def what_is(path: Path) -> str:
             return f"JSON with keys {', '.join(list(keys)[:8])}: {_NAME_THEM}"
     if delimiter_of(start) is not None:
         return f"a table with columns {head}: {_NAME_THEM}"
-    return what_is_unread(path)
+    return unread_text(read_kinds(pieces(path)).kinds)

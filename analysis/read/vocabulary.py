@@ -250,11 +250,6 @@ def is_mean(name: str) -> bool:
     return not _MEANS.isdisjoint(key_of(name).split())
 
 
-def is_wait(name: str) -> bool:
-    """Whether a name is of a part of a time, or of what is left of it: `data`, `eta`."""
-    return bool(_NO_CLOCK.search(key_of(name)))
-
-
 def names_no_quantity(name: str) -> bool:
     """Whether a name is empty or only says that a number is of training."""
     return set(key_of(name).split()) <= _NEUTRAL

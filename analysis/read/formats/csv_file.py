@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -36,7 +35,8 @@ def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str |
     below = next((line for line in lines[1:] if line.strip()), "")
     for sign in ",\t;":
         head, row = lines[0].split(sign), below.split(sign)
-        is_above = _is_row(row) and len(row) == len(head)
+        cells = [cell.strip() for cell in row if cell.strip()]
+        is_above = len(row) == len(head) and not any(math.isnan(number(cell)) for cell in cells)
         is_table = _is_header(head, columns) or (is_above and _are_names(head))
         if len(head) > 1 and len(row) > 1 and is_table:
             return sign
@@ -60,10 +60,6 @@ def _are_names(cells: Sequence[str]) -> bool:
     )
 
 
-def _is_row(cells: Sequence[str]) -> bool:
-    return not any(cell.strip() and math.isnan(number(cell.strip())) for cell in cells)
-
-
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
     """Return the runs in a table; a header that returns in the middle changes the columns."""
     rows: list[tuple[int, dict[str, float]]] = []
@@ -78,22 +74,12 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
             if _is_header(cells, columns) or (any(map(is_loss, cells)) and _are_names(cells)):
-                head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
+                head = [cell.strip() for cell in cells[:MOST_CELLS]]
                 continue
             named = dict(zip(head, cells, strict=False))
             rounded.update(name for name, cell in named.items() if "e+" in cell)
             rows.append((line, as_numbers(named, has_commas=has_commas)))
     return logs_of(rows, path=path, name=name, kind="csv", columns=columns, rounded=rounded)
-
-
-def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names with a blank for each time that they stood before."""
-    before = Counter[str]()
-    found = []
-    for name in names:
-        found.append(name + " " * before[name])
-        before[name] += 1
-    return found
 
 
 def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -13,7 +13,7 @@ from analysis.read.formats.structured import AXES, QUOTED, START, as_numbers, lo
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
 from analysis.read.text.values import has_decimal_commas
-from analysis.read.vocabulary import is_evaluation, is_loss, key_of, meaning
+from analysis.read.vocabulary import is_evaluation, is_loss, meaning
 from configs.errors import Unreadable
 
 LARGEST_JSON = 1 << 28
@@ -42,7 +42,7 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
         tree = _json(text)
         if tree is None and not is_state:
             return None
-        records, kind = _records(tree) or _records_of_lists(tree) or _summary(tree), "JSON"
+        records, kind = _records(tree) or _records_of_lists(tree), "JSON"
         if tree is None or (isinstance(tree, dict) and "log_history" in tree):
             if tree is None or not isinstance(tree["log_history"], list):
                 raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
@@ -112,14 +112,6 @@ def _records_of_lists(tree: Any) -> list[Any]:
             kept = {name: value for name, value in lists.items() if len(value) == length}
             return [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
     return []
-
-
-def _summary(tree: Any) -> list[Any]:
-    """Return the record of a training's end: `{"epoch": 3.0, "train_loss": 0.35}`."""
-    names = [*tree] if isinstance(tree, dict) else []
-    return (
-        [tree] if any(is_loss(name) and "train" in key_of(name).split() for name in names) else []
-    )
 
 
 def read_history(path: Path, *, name: str) -> list[RunLog]:

@@ -6,24 +6,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analysis.read.columns import Rows, falls, losses_by_other_names
-from analysis.read.text.counts import MANY, axis_of, counted_steps, nested_counts
+from analysis.read.text.counts import MANY, STEADY, axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import (
-    is_evaluation,
-    is_loss,
-    is_wait,
-    key_of,
-    meaning,
-    preference,
-)
+from analysis.read.vocabulary import is_evaluation, is_loss, key_of, meaning, preference
 
 # The last line of the Hugging Face Trainer has the mean loss of the whole training.
 _SUMMARY = "train runtime|number|"
 # Lines that belong to a record are as many as those that open it, within this share.
 AS_MANY = 0.2
-AS_MANY_TIMES = 0.9
 # So many of the lines that open a record may end without its loss.
 MOST_FOLLOWED = 0.5
 CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
@@ -103,7 +95,7 @@ def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
         unknown = {
             key: f"{one.name} loss" for key, one in named.items()
             if key in kind.decimals and not meaning(one.name, one.unit)[0]
-            and not (is_evaluation(one.name) or is_wait(one.name))
+            and not (is_evaluation(one.name) or key_of(one.name) == "data")
         } if not is_table else {}  # fmt: skip
     else:
         falling = [key for key in kind.fields if key in kind.decimals and falls(kind.rows[key])]
@@ -213,8 +205,6 @@ def _columns(
 
 def _doubt_of_value(kind: Kind, key: str) -> str | None:
     """Return why a line does not say which value one of its fields has, None if it does."""
-    if key in kind.with_commas:
-        return "two readings: the comma may be of thousands or of decimals"
     values, again = kind.rows[key], kind.rows[f"{key}/again"]
     if (values != again)[np.isfinite(values) & np.isfinite(again)].any():
         return f"two readings: a line has two values called {kind.fields[key].name!r}"
@@ -224,9 +214,8 @@ def _doubt_of_value(kind: Kind, key: str) -> str | None:
 def _adds_times(one: Candidate, main: Candidate) -> bool:
     """Whether lines without a loss have the time stamps of steps that a kind prints without."""
     is_stamp = "time" in one.rows and "time" not in main.rows and not one.has_loss
-    if not (is_stamp and one.has_step and main.has_step):
-        return False
-    return bool(np.isin(one.rows["step"], main.rows["step"]).mean() > AS_MANY_TIMES)
+    is_of_steps = is_stamp and one.has_step and main.has_step
+    return bool(is_of_steps and np.isin(one.rows["step"], main.rows["step"]).mean() > STEADY)
 
 
 def _follows(one: Candidate, main: Candidate) -> bool:

@@ -6,9 +6,9 @@ import numpy as np
 
 from analysis.read.epochs import regularity
 from analysis.read.text.dialects import Dialect, meaning_of
-from analysis.read.text.fields import BAR_STEP, Field
+from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import key_of, meaning, preference
+from analysis.read.vocabulary import key_of, preference
 from analysis.stats.intervals import Floats
 
 # What is counted over trainings, or beside them, and not within one.
@@ -31,15 +31,9 @@ def counts_of(kind: Kind) -> list[str]:
     """Return the keys of the fields that are whole numbers, in order."""
     return [
         key for key, one in kind.fields.items()
-        if one.form == "number" and one.unit.strip() != "%"
-        and (key not in kind.decimals or _has_points(one, kind.rows[key]))
+        if one.form == "number" and key not in kind.decimals and one.unit.strip() != "%"
         and not np.isinf(kind.rows[key]).any()
     ]  # fmt: skip
-
-
-def _has_points(one: Field, values: Floats) -> bool:
-    """Whether steps are printed with a point: `episode: 100.0`."""
-    return meaning(one.name)[0] == "step" and not np.mod(values[np.isfinite(values)], 1).any()
 
 
 def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:

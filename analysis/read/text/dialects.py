@@ -38,7 +38,6 @@ DIALECTS = tuple(
         ("mmengine",
          r"Epoch(?:\(train\))? *\[\d+\]\[ *\d+/\d+\]|\bIter(?:\(train\))? *\[ *\d+/\d+\]",
          {"time": "step_s"}),
-        ("MetricLogger", r"Epoch: *\[\d+\] *\[ *\d+/\d+\]", {"time": "step_s"}),
         ("timm", r"Train: \d+ \[ *\d+/\d+",
          {"train": "epoch", "time": "step_s", ":/s": "images_per_s"}),
         ("DeepSpeed", r"RunningAvgSamplesPerSec=",

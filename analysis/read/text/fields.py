@@ -47,8 +47,8 @@ _WRAPPED = re.compile(r"(?:[:=]? ?['\"], ?\[?)?(?:(?:tensor|array|(?:np\.)?float
 # `[Epoch] 5`, and `Step, 5, Loss, 0.3`.
 _FRAMED = re.compile(r"(?:\[|^|^, ?)([A-Za-z]\w*)(?:\]|,)$")
 _UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
-_SIGNS = " \t:=<>([{\"'|#~→-"
 _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
+_SIGNS = " \t:=<>([{\"'|#~→-"
 # Whose loss it is, if not that of the weights which are trained.
 _OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
 # Words between a name and its value: `loss so far is 5`.
@@ -105,8 +105,6 @@ _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3
 # As the tutorials of PyTorch print it.
 _PAIR = re.compile(r"\[ *(\d+) *, *(\d+) *\]\W{0,3}(?:\w+ )?loss", re.IGNORECASE)
-# What Python's logging puts in front: `INFO:package.module:`.
-_LOGGER = re.compile(r"\A(?:DEBUG|INFO|WARNING|ERROR):[\w.]+:")
 # What a launcher puts in front of the lines of a rank.
 _RANKS = (
     re.compile(r"\[(?:rank|RANK|Rank|R) ?(?P<rank>\d{1,6})\]"),
@@ -159,8 +157,6 @@ def fields_of(line: str) -> tuple[list[Field], str]:
         for rank in filter(None, (known.search(line[:HEAD]) for known in _RANKS)):
             found = found or [Field(name="", form="rank", place=rank.span("rank"))]
             line = _without(line, *rank.span())
-        if logger := _LOGGER.match(line):
-            line = _without(line, *logger.span())
     values, phase = _values(line)
     return [*found, *values][:MOST_FIELDS], head or phase
 

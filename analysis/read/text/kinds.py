@@ -34,8 +34,7 @@ class Kind:
     """Lines with the same fields: `rows` has a column for each field, by its key.
 
     The total of a field is the column `KEY/of`. `decimals` are fields with a value that has a
-    fraction, `rounded` those with one of a few digits, `1.58e+04`, `with_commas` those that always
-    have a comma that may be of thousands or of decimals. `sample` is a line of the kind.
+    fraction, `rounded` those with one of a few digits, `1.58e+04`. `sample` is a line of the kind.
     """
 
     head: str
@@ -45,7 +44,6 @@ class Kind:
     rows: Rows = field(default_factory=lambda: Rows({}))
     decimals: set[str] = field(default_factory=set)
     rounded: set[str] = field(default_factory=set)
-    with_commas: set[str] = field(default_factory=set)
     count: int = 0
 
     def is_one_with(self, other: "Kind") -> bool:
@@ -176,34 +174,10 @@ def _is_of_training(kind: Kind) -> bool:
     return BAR_STEP in kind.fields or any(is_loss(one.name) for one in kind.fields.values())
 
 
-def _in_units_of(kind: Kind, other: Kind) -> Kind:
-    """Return a kind with its values in the units of another: `ETA: 27.0m` and `ETA: 1.8h`.
-
-    It is the kind itself if they do not have the same values.
-    """
-    names = {(one.name, one.form): key for key, one in other.fields.items() if one.name}
-    renamed = {key: names.get((one.name, one.form), key) for key, one in kind.fields.items()}
-    if renamed.keys() == set(renamed.values()) or set(renamed.values()) != other.fields.keys():
-        return kind
-    factors = {
-        key: meaning(one.name, one.unit)[1] / meaning(one.name, other.fields[renamed[key]].unit)[1]
-        for key, one in kind.fields.items()
-    }
-    for shape in kind.shapes:
-        for keys in (shape.decimals, shape.rounded, shape.with_commas):
-            keys |= {renamed.get(key, key) for key in keys}
-        shape.parts = [
-            Rows({renamed.get(n, n): factors.get(n, 1.0) * c for n, c in part.columns.items()})
-            for part in shape.parts
-        ]
-    return replace(kind, fields=other.fields)
-
-
 def _merged(kinds: list[Kind]) -> list[Kind]:
     merged: list[Kind] = []
     for kind in kinds:
         for one in merged:
-            kind = _in_units_of(kind, one) if kind.head == one.head else kind
             if one.is_one_with(kind):
                 few, many = sorted((one.fields, kind.fields), key=len)
                 one.fields = {**many, **few}
@@ -231,7 +205,6 @@ def _filled(kind: Kind) -> Kind:
         }
     kind.decimals = set().union(*(shape.decimals for shape in kind.shapes))
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
-    kind.with_commas = set().union(*(shape.with_commas for shape in kind.shapes))
     return kind
 
 

@@ -17,8 +17,6 @@ from analysis.stats.intervals import Floats
 # Of the losses beside bars this share stands at steps of their own.
 LEAST_APART = 0.9
 FEWEST_EPOCHS = 3
-# Records every k steps are at shares of the whole that differ by less.
-EVEN = 0.01
 _CLOCKS = frozenset(
     ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
 )
@@ -32,9 +30,8 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         rows = Rows(
             {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
         )
-    sides, are_two = [*candidate.sides], False
+    sides = [*candidate.sides]
     if candidate.is_bar:
-        are_two = _are_two_bars(rows)
         rows = last_drawings(main_group(_with_totals(rows)))
     else:
         is_other = _is_announced(rows, text)
@@ -50,14 +47,9 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if found is None:
         return None
     rows, axis, uncertain = found
-    if axis == "sample":
-        # Those of a step, which is not the axis.
-        rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
     if not candidate.has_loss:
         for side in sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
-    if are_two:
-        uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
     rows = _with_sides(rows, beside)
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
@@ -104,18 +96,6 @@ def _with_totals(rows: Rows) -> Rows:
     of = rows["of"]
     known = np.maximum.accumulate(np.where(np.isnan(of), -1, np.arange(len(of))))
     return rows.replace(of=np.where(known >= 0, of[np.maximum(known, 0)], 0.0))
-
-
-def _are_two_bars(rows: Rows) -> bool:
-    """Whether most steps are drawn twice, the first time not with the loss of the step before.
-
-    tqdm draws the new step with the old loss, and again with its own.
-    """
-    step, loss = rows["step"], rows["loss"]
-    again = np.flatnonzero((np.diff(step) == 0) & (np.abs(np.diff(loss)) > 0))
-    again = again[again > 0]
-    is_old = loss[again] == loss[again - 1]
-    return bool(2 * len(again) > len(np.unique(step)) and is_old.mean() < 0.5)
 
 
 def last_drawings(rows: Rows) -> Rows:
@@ -179,16 +159,14 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
         place = np.searchsorted(rows["place"], other["place"]) - 1
         is_apart = len(np.unique(place)) < LEAST_APART * len(place)
         if "bar_s" in rows and is_apart and not side.has_evaluation:
-            # Written apart from the bars, as the two streams of a program are.
-            steps = _steps_apart(rows, other)
-            if steps is None and "loss" in other and rows["step"][-1] == rows["of"][-1]:
-                # The last one is of the end, that of a bar which has ended.
-                other, steps = other.take(np.array([-1])), rows["step"][-1:]
-            if steps is None:
-                kept = [name for name in kept if name != "loss"]
+            # Written apart from the bars, as the two streams of a program are: if they
+            # name shares of epochs, the last loss is of the end of a bar that has ended.
+            names_shares = (np.mod(other["epoch"], 1) > 0).any()
+            if "loss" in other and names_shares and rows["step"][-1] == rows["of"][-1]:
+                other, place = other.take(np.array([-1])), np.array([len(rows) - 1])
+                other = other.replace(place=rows["place"][-1:])
             else:
-                place = np.searchsorted(rows["step"], steps)
-                other = other.replace(place=rows["place"][np.minimum(place, len(rows) - 1)])
+                kept = [name for name in kept if name != "loss"]
         if not has_loss and len(other) and other["place"][0] < rows["place"][0]:
             place = place + 1
         inside = (place >= 0) & (place < len(rows))
@@ -201,15 +179,3 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
         # Nothing tells the rows of a training apart from those beside: each record is one.
         return whole.merged(np.concatenate(of))
     return whole.take(np.argsort(whole["place"], kind="stable"))
-
-
-def _steps_apart(rows: Rows, other: Rows) -> Floats | None:
-    """Return the steps of records beside a bar that ended, if they can only be even, else None.
-
-    There is one record every k steps, and the records name the shares of epochs that this gives.
-    """
-    count, total, last = len(other), rows["of"][-1], other["epoch"][-1]
-    every, number = total // count, np.arange(1.0, count + 1)
-    is_even = bool((np.abs(other["epoch"] - last * number / count) < EVEN * last).all())
-    has_ended = rows["step"][-1] == total and (np.diff(rows["step"]) >= 0).all()
-    return every * number if has_ended and is_even and total // every == count else None

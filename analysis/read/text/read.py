@@ -17,7 +17,6 @@ from analysis.read.text.lines import HOLE
 from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
-from analysis.read.text.teach import unread_text
 from analysis.read.vocabulary import is_loss, meaning
 
 FEWEST_WITHOUT_STEP = 5
@@ -164,8 +163,3 @@ def _of_others(best: Judged, other: Judged) -> str:
     if not (len(loss) and len(at_end)) or abs(loss[-1] - at_end[-1]) <= ALIKE * abs(loss[-1]):
         return ""
     return f"; their last loss is {at_end[-1]:.4g}, and may be the one that you want"
-
-
-def what_is_unread(path: Path) -> str:
-    """Return a sentence on a text file without a run."""
-    return unread_text(read_kinds(pieces(path)).kinds)

@@ -60,10 +60,7 @@ def _pattern(kind: Kind, step: str) -> str:
     names = {one.name: key for key, one in kind.fields.items() if key in kind.decimals}
     renamed, _ = losses_by_other_names({name: kind.rows[key] for name, key in names.items()})
     loss = next((names[name] for name, column in renamed.items() if column == "loss"), None)
-    # `Training 3 Epoch` counts epochs as `epoch 3` does, and so does the first number of a table.
-    after = re.search(rf"{_context(count, is_first=True)}\d+\s+epoch", kind.sample, re.IGNORECASE)
-    is_table = not count.name and count.total is not None and loss is None
-    is_epoch = meaning(count.name, count.unit)[0] == "epoch" or after or is_table
+    is_epoch = meaning(count.name, count.unit)[0] == "epoch"
     groups = {step: rf"(?P<{'epoch' if is_epoch else 'step'}>\d+)"}
     if loss is not None:
         groups[loss] = r"(?P<loss>[-+.,\deEnaif]+)"

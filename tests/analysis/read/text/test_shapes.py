@@ -133,18 +133,6 @@ def test_zeros_between_letters_are_left_out(tmp_path):
     assert (len(log), log.step[-1]) == (29, 29)
 
 
-def test_lines_that_differ_in_a_unit_are_one_kind(tmp_path):
-    times = [500 + 7 * n % 13 for n in range(1, 46)]
-    lines = [
-        f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms}ms | ETA: 29.5m" if n % 3
-        else f"Batch {n}/900 | Loss: {9 / n:.4f} | Time: {ms / 1000}s | ETA: 1.5h"
-        for n, ms in enumerate(times, start=1)
-    ]  # fmt: skip
-    log = log_of(tmp_path / "x", lines)
-    assert (len(log), log.last("loss")) == (45, 0.2)
-    assert log.column("step_s").tolist() == pytest.approx([ms / 1000 for ms in times])
-
-
 def test_values_are_found_in_what_python_prints(tmp_path):
     lines = [f"Step: {n} char-loss:  tensor({9 / n:.4f}, device='cuda:0')" for n in range(1, 21)]
     assert log_of(tmp_path / "x", lines).last("loss") == 0.45
@@ -186,13 +174,3 @@ def test_a_column_of_fractions_is_no_step(tmp_path):
     (tmp_path / "x.csv").write_text("train_step,train_loss\n" + "\n".join(rows))
     [log] = read_logs([str(tmp_path / "x.csv")])
     assert (log.axis, len(log), log.last("loss")) == ("unit", 20, 0.45)
-
-
-def test_bars_of_two_processes_that_draw_at_once_have_no_loss_for_certain(tmp_path):
-    def bar(n: int, loss: float) -> str:
-        return f"{n}%|##| {n}/99 [00:{n // 2:02d}<00:01, 2.0it/s, loss={loss:.4f}]"
-
-    two = [bar(n, at + 9 / n) for n in range(1, 60) for at in (0.0, 1.0)]
-    assert "two processes" in log_of(tmp_path / "x", two).uncertain["loss"]
-    one = [bar(n, 9 / (n - at)) for n in range(2, 60) for at in (1, 0)]
-    assert not log_of(tmp_path / "x", one).uncertain

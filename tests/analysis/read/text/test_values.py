@@ -84,13 +84,6 @@ def test_a_comma_of_decimals_is_no_sign_of_thousands(name, digits, tmp_path):
     assert log.column("step_s") == pytest.approx([0.5] * 59)
 
 
-def test_a_comma_that_may_be_of_thousands_leaves_the_loss_uncertain(tmp_path):
-    (tmp_path / "x").write_text("\n".join(f"step {n} loss {9 - n / 9:.3f}".replace(".", ",")
-                                          for n in range(1, 60)))  # fmt: skip
-    [log] = read_logs([str(tmp_path / "x")])
-    assert "thousands or of decimals" in log.uncertain["loss"]
-
-
 @pytest.mark.parametrize("text", ["step {n:,} loss 1.5", "step {n:,} loss 2 gpus [0,12]"])
 def test_thousands_beside_points_are_read_as_such(text, tmp_path):
     steps = range(100, 9000, 100)
