@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import fdtrc
 
 from analysis.measure.speed import SPEED, Arm, log_ratio, why_not_comparable
 from analysis.observations import pass_of, ran_at_once
@@ -13,13 +12,12 @@ from analysis.stats.contrast import Contrast, refused
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean
-from analysis.stats.samples import one_sample
+from analysis.stats.samples import one_sample, vary
 from analysis.study.cells import Levels, factors_of, node_of_one_side
 from analysis.verdict import Comparison, verdicts
 
 Pair = tuple[Arm, Arm]
 MIN_PAIRS = 3
-VARIES_LEVEL = 0.01
 
 
 def effect_rows(arms: Sequence[Arm]) -> list[dict[str, Any]]:
@@ -93,16 +91,11 @@ def _contrast(pairs: Sequence[Pair], at_once: Mapping[int, str]) -> Contrast:
 
 
 def _varies(pairs: Sequence[Pair], changes: Floats) -> str | None:
-    """Return between which ratios the change varies if repeats do not scatter so much (F, 1 %)."""
-    logs = [
+    """Return between which ratios the change varies if repeats do not scatter so much."""
+    cells = [
         np.log([run.rate.value for run in arm.runs if run.rate]) for pair in pairs for arm in pair
     ]
-    freedom = sum(len(own) - 1 for own in logs)
-    if len(changes) < len(pairs) or min(map(len, logs)) < 2:
-        return None
-    within = sum(own.var(ddof=1) / len(own) for own in logs) / len(pairs)
-    between = changes.var(ddof=1)
-    if within == 0 or fdtrc(len(changes) - 1, freedom, between / within) >= VARIES_LEVEL:
+    if len(changes) < len(pairs) or not vary(changes, cells):
         return None
     low, high = np.exp([changes.min(), changes.max()])
     return f"the effect depends on the other factors, from {low:.2f}x to {high:.2f}x"
