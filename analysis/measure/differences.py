@@ -21,11 +21,15 @@ DERIVED_FACTS = {
 Source = Literal["config", "machine"]
 CLOCK = frozenset(["clock"])
 BOTH = CLOCK | {"loss"}
-# Keys of other trainers that seed a run, or that name it or say where and when it ran.
+# Keys of other trainers: of seeds, of when and where a run ran, and of its name and folders, whose
+# numbers do not tell arms apart.
 _SEED = re.compile(r"(?:^|.*[\W_])seed", re.IGNORECASE)
 _LABEL = re.compile(
-    r"(?:.*\W)?(?:(?:output|log|logging|run|save|exp|experiment)s?_?"
-    r"(?:dir|directory|folder|path|name|id)|start_time|timestamp|pid|host|hostname|port)",
+    r"(?:.*\W)?(?:(?:run|exp|experiment)_?id|start_time|timestamp|pid|host|hostname|port)",
+    re.IGNORECASE,
+)
+_NAME = re.compile(
+    r"(?:.*\W)?(?:output|log|logging|run|save|exp|experiment)s?_?(?:dir|directory|folder|path|name)",
     re.IGNORECASE,
 )
 # Facts of a run that can have changed its loss, too.
@@ -65,7 +69,10 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
         tags = _tags(a.config) | _tags(b.config)
         for name, old, new in _unlike(a.config, b.config):
             if name != "name":
-                add(name, old, new, "config", tags.get(name, BOTH))  # an unknown key: both
+                is_alike = name not in tags and _stem(name, old) == _stem(name, new)
+                # An unknown key affects both.
+                affects = frozenset[str]() if is_alike else tags.get(name, BOTH)
+                add(name, old, new, "config", affects)
     for name, old, new in _unlike(machine(a.facts), machine(b.facts)):
         add(name, old, new, "machine", _affected_by(name))
     known = {item.name for item in found}
@@ -128,6 +135,16 @@ def follows(fact: str, configured: Iterable[str]) -> bool:
     return bool(sources) and any(name.startswith(sources) for name in configured)
 
 
+def names_a_run(key: str) -> bool:
+    """Whether a key of another trainer holds the name or the folder of a run."""
+    return bool(_NAME.fullmatch(key))
+
+
+def _stem(name: str, value: Any) -> Any:
+    """Return the name or the folder of a run without its numbers, and other values as they are."""
+    return re.sub(r"\d+", "", str(value)) if names_a_run(name) else value
+
+
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys that seed a run: `seed`, and of other trainers all that end so."""
     if config.get("kind") in KINDS:
@@ -163,7 +180,7 @@ def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
         return None
     tags = _tags(log.config)
     config = {
-        name: value
+        name: value if name in tags else _stem(name, value)
         for name, value in log.config.items()
         if (affects := tags.get(name, BOTH)) and "resources" not in affects
     }

@@ -19,6 +19,7 @@ from analysis.measure.loss_curve import (
     why_unlike,
 )
 from analysis.observations import (
+    group_alike,
     is_repeat,
     nodes_of,
     ran_at_once,
@@ -95,8 +96,8 @@ def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
 
 def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatter:
     """Return the scatter of the losses at the end of the repeats of all arms of a table."""
-    sides = [_one_per_seed(without_early_ends(arms[0], arm)[1]) for arm in arms]
-    return scatter_of([_at_ends(side, compared.of) for side in sides], of_loss=True)
+    sides = [_at_ends(without_early_ends(arms[0], arm)[1], compared.of) for arm in arms]
+    return scatter_of([_by_seed(side) for side in sides], of_loss=True)
 
 
 def _at_ends(logs: Sequence[RunLog], of: str) -> list[Replicate]:
@@ -117,9 +118,10 @@ def loss_contrast(
 ) -> Contrast:
     """Return the contrast of the losses at the end of the range that all runs have.
 
-    Runs of one seed have the same losses, so only one of them counts. Two single runs are compared
-    point by point. The same loss has to hold in both halves of the range, too. `scatter` is what
-    all arms of a table say about their repeats.
+    Runs of one seed count as one, by their mean; arms of one seed alone are compared run by run,
+    which is no claim about other seeds. Two single runs are compared point by point. The same loss
+    has to hold in both halves of the range, too. `scatter` is what all arms of a table say about
+    their repeats.
     """
     for log in (*base, *arm):
         if doubt := why_doubtful(log, of=compared.of):
@@ -140,7 +142,7 @@ def loss_contrast(
         counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
         return refused(f"{counts}; align them by images if both know these")
     try:
-        curves = [[_curve(log, compared) for log in _one_per_seed(side)] for side in (base, arm)]
+        curves = [_unlike([_curve(log, compared) for log in side]) for side in (base, arm)]
         every = [*curves[0], *curves[1]]
         found, is_recorded = aligned(every)
     except Unreadable as error:
@@ -161,8 +163,13 @@ def loss_contrast(
         steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
     replicates = [_replicate(curve, parts) for curve in found]
     count = len(curves[0])
-    sides = replicates[:count], replicates[count:]
+    runs = replicates[:count], replicates[count:]
+    seeds = [_by_seed(side) for side in runs]
+    of_one = [len(own) < len(side) and len(own) == 1 for own, side in zip(seeds, runs, strict=True)]
+    sides = runs if any(of_one) else seeds
     result = contrast(*sides, steps=steps, of_loss=True, scatter=scatter)
+    if any(of_one) and result.is_claim:
+        result = replace(result, is_claim=False, remarks=(*result.remarks, "of one seed"))
     remarks = [*result.remarks, *left]
     high = found[0].x[-1]
     if max(curve.x[-1] for curve in every) > high * (1 + ROUNDING):
@@ -187,8 +194,28 @@ def _curve(log: RunLog, compared: Compared) -> LossCurve:
     return loss_curve(log, by=compared.by, of=compared.of)
 
 
-def _one_per_seed(logs: Sequence[RunLog]) -> list[RunLog]:
-    return list({seed_of(log): log for log in reversed(logs)}.values())[::-1]
+def _unlike(curves: Sequence[LossCurve]) -> list[LossCurve]:
+    """Return the curves of an arm without those whose losses equal another's of the same seed."""
+    kept: list[LossCurve] = []
+    for curve in curves:
+        known = (one for one in kept if seed_of(one.log) == seed_of(curve.log))
+        if not any(np.array_equal([one.x, one.loss], [curve.x, curve.loss]) for one in known
+                   if len(one.x) == len(curve.x)):  # fmt: skip
+            kept.append(curve)
+    return kept
+
+
+def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:
+    """Return a replicate for each seed, the mean of its runs; runs without a known one stay."""
+    return [
+        replace(
+            first,
+            log=float(np.mean([first.log, *(run.log for run in others)])),
+            stretches=tuple(np.mean([run.stretches for run in (first, *others)], axis=0).tolist()),
+            blur=max(run.blur for run in (first, *others)),
+        )
+        for first, *others in group_alike(runs, lambda run: run.seed)
+    ]
 
 
 def _parts(curve: LossCurve) -> list[Floats]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.differences import recipe
-from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss import Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import at_common_guidance, axis_of
 from analysis.observations import group_alike, seed_of, without_early_ends
 from analysis.read.run_log import RunLog
@@ -33,7 +33,8 @@ def quality_rows(logs: Sequence[RunLog], *, margin: float) -> list[dict[str, Any
         return []
     base, *others = arms = group_alike(at_common_guidance(known, FID), recipe)
     compared = Compared(of=FID, by=axis_of(known), margin=margin)
-    contrasts = [loss_contrast(base, arm, compared) for arm in others]
+    scatter = loss_scatter(arms, compared)
+    contrasts = [loss_contrast(base, arm, compared, scatter=scatter) for arm in others]
     names = [arm[0].name for arm in arms]
     verdicts = against_first(contrasts, compared.quantity, names=names)
     rows = [_row(name, _last(arm)) for name, arm in zip(names, arms, strict=True)]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.differences import causes, differences
-from analysis.measure.loss import sense_of
+from analysis.measure.loss import final_loss, sense_of
 from analysis.measure.loss_curve import at_common_guidance, why_other, why_unlike
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import group_alike
@@ -19,13 +19,8 @@ from analysis.one_training import distinct_runs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
-from runs.records import ends, is_number, starts
+from runs.records import ends, starts
 
-# A training loss counts as its mean over a span of images: this many times the longest step between
-# records of the runs that are compared, so that all are averaged over the same.
-SMOOTHING = 5
-# A span may be so much of the way to the target: a longer one averages the curve, not the noise.
-LONGEST_SPAN = 0.25
 # A log that begins after more intervals than this lacks its head.
 LATEST_HEAD = 2
 # Keys in which runs to one critical batch may differ within a batch.
@@ -71,8 +66,8 @@ class Target:
 class TimeToTarget:
     """One run's way to the target: seconds since its start, and images seen (NaN if unknown).
 
-    Between two evaluations, or two spans of a training loss, both are interpolated over the log of
-    the images, and their logs may be off by `blur`. `is_bounded` says that there is a value before
+    Between two evaluations, or two records of a loss, both are interpolated over the log of the
+    images, and their logs may be off by `blur`. `is_bounded` says that there is a value before
     it that missed the target. The throughput counts training
     time alone, and `availability` is its share of the seconds, 1 if the run does not record it. The
     rest went into saves, samples and pauses.
@@ -106,36 +101,24 @@ class _Metric:
     step: Floats
     images: Floats
     time: Floats
-    is_averaged: bool = False
 
 
-class TooSparse(Unreadable):
-    """A loss would have to be averaged over too much of the way to a target."""
-
-
-def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget | None:
+def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     """Return when a run reached the target, or None if it never did.
 
-    A training loss scatters between records, so its mean over each `span` of images counts. An
-    evaluation counts as it is, and in MLPerf's logs at its own time, because that is where their
-    clock stops.
+    A training loss is the mean since the record before, and counts in the middle between the two.
+    An evaluation counts as it is, and in MLPerf's logs at its own time, because that is where
+    their clock stops.
     """
-    found = _metric(log, target.name, span=span)
+    found = _metric(log, target.name)
     index = target.index(found.values, of_first=log.format == MLPERF)
     began = _start_time(log)
     if began is None:
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
-    at = float(len(found.values) - 1 if index is None else index)
-    way = float(np.interp(at, np.arange(len(found.values)), _progress(found)))
-    has_met = index is not None or target.are_met(log.column(target.name)).any()
-    if found.is_averaged and has_met and span > LONGEST_SPAN * way:
-        raise TooSparse(
-            f"{log.path}: its loss would be averaged over {span:.6g} of the {way:.6g} images or "
-            f"steps up to {target}: the records of one of these runs are too far apart"
-        )
     if index is None:
         return None
-    begin = float(_progress(found)[index - 1]) if index else 0.0
+    at, progress = float(index), _progress(found)
+    way, begin = float(progress[index]), float(progress[index - 1]) if index else 0.0
     blur = 0.0
     if begin > 0 and log.format != MLPERF:
         before, after = found.values[index - 1], found.values[index]
@@ -170,18 +153,13 @@ def time_to_target(log: RunLog, target: Target, *, span: float) -> TimeToTarget 
     )
 
 
-def _metric(log: RunLog, name: str, *, span: float) -> _Metric:
-    """Return an evaluation, or else what the records have by the name, a loss by spans."""
+def _metric(log: RunLog, name: str) -> _Metric:
+    """Return an evaluation, or else what the records have by the name."""
     rows = sorted(
         (record for record in log.evaluations if type(record.get(name)) in (int, float)),
         key=lambda record: float(record["step"]),
     )
     if rows:
-        if log.format != MLPERF:
-            # Of more looks at a noisy curve one is lucky earlier.
-            look = np.floor([row["step"] / span for row in rows]) if span else np.arange(len(rows))
-            rows = [row for row, is_last in zip(rows, np.diff(look, append=np.inf) > 0, strict=True)
-                    if is_last]  # fmt: skip
         return _Metric(
             values=np.array([row[name] for row in rows], dtype=np.float64),
             step=np.array([row["step"] for row in rows], dtype=np.float64),
@@ -194,7 +172,18 @@ def _metric(log: RunLog, name: str, *, span: float) -> _Metric:
         raise Unreadable(f"{log.path}: records no {name}")
     step = log.step[known].astype(np.float64)
     found = _Metric(values=values[known], step=step, images=images[known], time=time[known])
-    return _by_spans(found, span) if name == "loss" else found
+    return _between_records(found) if name == "loss" else found
+
+
+def _between_records(found: _Metric) -> _Metric:
+    """Return values in the middle between their record and the one before."""
+    if len(found.values) < 2:
+        return found
+    each = [(of, np.diff(of, prepend=2 * of[0] - of[1])) for of in
+            (found.step, found.images, found.time)]  # fmt: skip
+    # Between two attempts a run may have waited long.
+    step, images, time = (of - np.minimum(gap, np.median(gap)) / 2 for of, gap in each)
+    return _Metric(values=found.values, step=step, images=images, time=time)
 
 
 def _clock(log: RunLog) -> Floats:
@@ -211,44 +200,9 @@ def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
     return float(time)
 
 
-def span_of(logs: Sequence[RunLog], name: str) -> float:
-    """Return what all of these runs are looked at alike over.
-
-    Training losses are averaged over as many images, or steps; of evaluations one counts in as many
-    steps.
-    """
-    records = [0.0]
-    evaluated = [
-        sorted({float(one["step"]) for one in log.evaluations if is_number(one.get(name))})
-        for log in logs
-    ]
-    if any(evaluated):
-        return max(float(np.median(np.diff(steps, prepend=0.0))) for steps in evaluated if steps)
-    for log in logs:
-        images = log.column("images")[~np.isnan(log.column("images") + log.column("loss"))]
-        steps = log.step[~np.isnan(log.column("loss"))]
-        between = np.diff(images if len(images) else steps)
-        records += [float(np.median(between))] if len(between) else []
-    return SMOOTHING * max(records)
-
-
 def _progress(found: _Metric) -> Floats:
     """Return the images [n], or the steps if a row has no images."""
     return found.step if np.isnan(found.images).any() else found.images
-
-
-def _by_spans(found: _Metric, span: float) -> _Metric:
-    """Return the means over equal spans of images or steps."""
-    over = _progress(found)
-    if not span:
-        return found
-    number = np.floor(over / span).astype(np.int64)
-    means = [
-        [float(of[number == n].mean()) for n in np.unique(number)]
-        for of in (found.values, found.step, found.images, found.time)
-    ]
-    values, step, images, time = map(np.array, means)
-    return _Metric(values=values, step=step, images=images, time=time, is_averaged=True)
 
 
 def _start_time(log: RunLog) -> float | None:
@@ -275,8 +229,7 @@ Reached = tuple[RunLog, TimeToTarget | None]
 def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reached], list[str]]:
     """Return each run with its way to the target, None if it never got there, and remarks.
 
-    The remarks name runs that are left out. Raise `Unreadable` for losses of other terms, and
-    `TooSparse` for too few records in one of the runs.
+    The remarks name runs that are left out. Raise `Unreadable` for losses of other terms.
     """
     logs = at_common_guidance(logs, target.name)
     for other in logs[1:]:
@@ -287,14 +240,11 @@ def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reache
                 f"{logs[0].name} and {other.name}: {why}; take a target in their images, for "
                 "example FID, or validation_loss"
             )
-    span = span_of(logs, target.name)
     found: list[Reached] = []
     remarks = []
     for log in logs:
         try:
-            found.append((log, time_to_target(log, target, span=span)))
-        except TooSparse:
-            raise
+            found.append((log, time_to_target(log, target)))
         except Unreadable as error:
             remarks.append(f"left out: {error}")
     return found, remarks
@@ -357,7 +307,10 @@ def _distinct_by_batch(logs: Sequence[RunLog]) -> tuple[set[int], list[str]]:
 def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
     if not re.fullmatch(r"\w+", text):
         return parse_target(text)
-    found = [_metric(log, text, span=span_of(logs, text)).values for log in logs]
+    if text == "loss":  # of one record it would be luck
+        found = [np.array([mean.value]) for log in logs if (mean := final_loss(log))]
+    else:
+        found = [_metric(log, text).values for log in logs]
     match sense_of(text):
         case "lower":
             return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))

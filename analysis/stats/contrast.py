@@ -37,7 +37,7 @@ ALLOWED = "for which the interval allows"
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
 RUN_SCATTER = 0.02
 # So many single runs of a table show their own scatter, if it is no more than this.
-FEWEST_SINGLE, MOST_SCATTER = 6, 0.08
+FEWEST_SINGLE, MOST_SCATTER = 12, 0.08
 # What two nodes of one model may differ by, as a standard deviation of logs.
 NODE_SCATTER = 0.05
 

@@ -12,6 +12,8 @@ from analysis.stats.sequential import CommonVariance
 
 # Pairs share something if they would differ as much by chance in so few cases.
 SHARED_LEVEL = 0.05
+# Gaps vary if they would as much by chance in so few cases.
+VARY_LEVEL = 0.01
 
 
 def one_sample(logs: Floats, *, common: CommonVariance | None = None) -> Mean:
@@ -64,6 +66,16 @@ def without_columns(logs: Floats) -> Floats:
     arms = len(logs)
     about = logs - logs.mean(axis=1, keepdims=True)
     return np.asarray((about - about.mean(axis=0)) * math.sqrt(arms / (arms - 1)))
+
+
+def vary(gaps: Floats, samples: Sequence[Floats]) -> bool:
+    """Whether gaps between the means of two samples each differ by more than chance (F)."""
+    if min(map(len, samples)) < 2:
+        return False
+    freedom = sum(len(own) - 1 for own in samples)
+    within = sum(float(own.var(ddof=1)) / len(own) for own in samples) / len(gaps)
+    between = float(gaps.var(ddof=1))
+    return within > 0 and bool(fdtrc(len(gaps) - 1, freedom, between / within) < VARY_LEVEL)
 
 
 def share_something(logs: Floats) -> bool:

@@ -9,9 +9,10 @@ import numpy as np
 from analysis.measure.speed import SPEED, Arm, log_ratio, why_not_comparable
 from analysis.observations import pass_of, ran_at_once
 from analysis.stats.contrast import Contrast, refused
+from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean
-from analysis.stats.samples import one_sample
+from analysis.stats.samples import one_sample, vary
 from analysis.study.cells import Levels, factors_of, node_of_one_side
 from analysis.verdict import Comparison, verdicts
 
@@ -85,7 +86,19 @@ def _contrast(pairs: Sequence[Pair], at_once: Mapping[int, str]) -> Contrast:
         why = next(filter(None, doubts), None) or _confounded(pairs)
     if why:
         return Contrast(mean=Mean(value=float(changes.mean())), unit="pair", n=n, why=why)
-    return Contrast(mean=one_sample(changes), unit="pair", n=n, is_claim=True)
+    varies = _varies(pairs, changes)
+    return Contrast(mean=one_sample(changes), unit="pair", n=n, is_claim=True, why=varies)
+
+
+def _varies(pairs: Sequence[Pair], changes: Floats) -> str | None:
+    """Return between which ratios the change varies if repeats do not scatter so much."""
+    cells = [
+        np.log([run.rate.value for run in arm.runs if run.rate]) for pair in pairs for arm in pair
+    ]
+    if len(changes) < len(pairs) or not vary(changes, cells):
+        return None
+    low, high = np.exp([changes.min(), changes.max()])
+    return f"the effect depends on the other factors, from {low:.2f}x to {high:.2f}x"
 
 
 def _confounded(pairs: Sequence[Pair]) -> str | None:

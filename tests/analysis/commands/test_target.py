@@ -207,15 +207,6 @@ def test_logs_without_a_config_stand_alone(tmp_path, capsys):
     assert [group["minutes"] for group in groups] == pytest.approx([1.5, 3.0], rel=0.05)
 
 
-def test_records_too_far_apart_are_averaged_over_no_curve(tmp_path, capsys):
-    jsonl(tmp_path / "a.jsonl")
-    jsonl(tmp_path / "b.jsonl", every=20)
-    assert main(["target", str(tmp_path), "--target", "loss<=0.1"]) == 2
-    err = capsys.readouterr().err
-    assert "would be averaged over 6400 of the" in err
-    assert "never reached" not in err
-
-
 def test_the_time_before_the_first_record_counts_unless_the_head_of_the_log_is_missing(
     tmp_path, capsys
 ):

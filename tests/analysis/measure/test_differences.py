@@ -50,21 +50,23 @@ def test_code_versions_and_images_can_have_changed_the_loss(name):
 
 def test_seeds_and_names_of_runs_of_other_trainers_are_no_part_of_a_recipe():
     """As Hugging Face's Trainer writes them."""
-    a, b, other = (
+    a, b, other, named = (
         replace(
             log_of({"elapsed_s": range(9)}, name=name),
             config={
                 "lr": lr,
                 "random_seed": seed,
                 "data_seed": seed,
-                "output_dir": f"out/{name}",
-                "run_name": name,
+                "output_dir": f"out/{seed}",
+                "run_name": f"base-s{seed}" if name != "d" else "other-s4",
                 "start_time": f"2026-01-0{seed}",
             },
         )
-        for name, seed, lr in (("a", 1, 1e-3), ("b", 2, 1e-3), ("c", 3, 2e-3))
+        for name, seed, lr in (("a", 1, 1e-3), ("b", 2, 1e-3), ("c", 3, 2e-3), ("d", 4, 1e-3))
     )
     assert is_repeat(a, b)
     assert not is_repeat(a, other)
+    assert "run_name" in attributed([a], [named], of="loss")
+    assert not is_repeat(a, named)
     assert seed_of(a) == (1, 1)
     assert attributed([a], [other], of="loss") == "the effect of lr: 0.001 -> 0.002"

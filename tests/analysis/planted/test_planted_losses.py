@@ -243,3 +243,18 @@ def test_a_loss_of_0_costs_the_verdict_only_near_the_end(
     [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
     assert found["word"] == (word or "undetermined")
     assert word is None or found["low"] < 0.7 < found["high"]
+
+
+def test_all_runs_of_one_seed_count_and_claim_nothing_about_other_seeds(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    """The first repeat of the second arm is better than the base, and the others are worse."""
+    for name, _, own in turns(3, other=("optimizer.lr=0.0002",)):
+        ratio = {"b0": 0.9, "b1": 1.2, "b2": 1.2}.get(name, 1.0)
+        loss = falling() * ratio * np.exp(0.003 * RNG.standard_normal())
+        write_run(tmp_path / name, Run(seconds=seconds(), loss=loss, **{**own, "seed": 0}))
+    found = verdicts(tmp_path)["loss"]
+    assert found["word"] == "undetermined"
+    assert "3 runs a side" in found["verdict"]
+    assert "of one seed" in found["verdict"]
+    assert found["low"] < (0.9 * 1.2**2) ** (1 / 3) < found["high"]

@@ -262,3 +262,22 @@ def test_the_efficiency_of_single_runs_allows_for_the_scatter_between_runs(
     found = asked("cells", "--scaling", *runs)[1]
     assert found["efficiency_low"] < 0.95 < 1.05 < found["efficiency_high"]
     assert "one run each, for which the interval allows 2% each" in found["verdict"]
+
+
+def test_an_effect_that_depends_on_another_factor_is_not_one_of_none(
+    tmp_path: Path, asked: Callable[..., Any]
+) -> None:
+    """More workers are 1.3x as fast at two learning rates, and .77x at the other two."""
+    cells = [(workers, rate, repeat) for workers in (0, 3) for rate in range(4) for repeat in "ab"]
+    for place, number in enumerate([9, 0, 11, 6, 3, 14, 12, 1, 4, 10, 2, 13, 15, 8, 7, 5]):
+        workers, rate, repeat = cells[number]
+        run = Run(
+            seconds=seconds(40, slower=(1.3, 0.77)[rate % 2] if workers else 1.0),
+            overrides=(f"data.workers={workers}", f"optimizer.lr={rate + 1}.0e-4"),
+            seed=ord(repeat),
+            starts=(START + 1000.0 * place,),
+        )
+        write_run(tmp_path / f"{workers}{rate}{repeat}", run)
+    found, *_ = asked("cells", "--ablation", tmp_path)
+    assert found["word"] == "undetermined"
+    assert found["why"] == "the effect depends on the other factors, from 0.77x to 1.30x"
