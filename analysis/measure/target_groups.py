@@ -61,7 +61,7 @@ class TargetGroup:
     def mean(self, name: str) -> float | None:
         """Return the geometric mean of an attribute, None if a run does not know it."""
         values = self.values(name)
-        is_known = len(values) and not np.isnan(values).any()
+        is_known = len(values) and (values > 0).all()
         return float(np.exp(np.log(values).mean())) if is_known else None
 
 
