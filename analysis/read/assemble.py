@@ -165,8 +165,9 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
     if "global_batch" in merged:
         merged = merged.replace(batch=merged["global_batch"])
-    elif any(_OF_PARTS.search(key_of(column)) for column in merged.columns):
+    elif "batch" in merged and any(map(_OF_PARTS.search, map(key_of, merged.columns))):
         merged = merged.replace(batch=np.full(len(merged), np.nan))
+        remarks.append("the batch may be a part of the whole: --set batch=N says it")
     if placed.axis == "step" and (batch := _only(merged["batch"])):
         facts.setdefault("global_batch_size", batch)
         if "images" not in merged:

@@ -45,6 +45,8 @@ def timed(
     if axis == "epoch" and ("epoch_s" in columns or "time" not in columns):
         # That of a step within the epoch, which is not the axis.
         columns.pop("step_s", None)
+    if "step_s" in columns and _counts(columns["step_s"]):
+        columns.pop("step_s")
     if "epoch_s" in columns:
         rename("epoch_s", "step_s" if axis == "epoch" else "printed_s")
     if "interval_s" in columns:
@@ -150,6 +152,12 @@ def median(values: Floats | None) -> float:
 
 def _share_of_rises(values: Floats) -> float:
     return float((np.diff(values) >= 0).mean())
+
+
+def _counts(values: Floats) -> bool:
+    """Whether what is called the time of a step counts the steps, as `time/batch` of Composer."""
+    rises = np.diff(values[np.isfinite(values)])
+    return len(rises) > 2 and bool((rises == rises[0]).all() and rises[0] >= 1)
 
 
 def _passes(values: Floats) -> bool:

@@ -103,6 +103,19 @@ class Cells:
             names[column] = min(names.get(column, name), name, key=preference)
         return names
 
+    def alike(self, own: str, foreign: str) -> str | None:
+        """Return another name of a column that is as good as one, with other values, or None."""
+        best = preference(foreign)
+        others = [
+            name for name in self.found
+            if name != foreign and meaning(name)[0] == own and preference(name) == best
+        ]  # fmt: skip
+        known = dict(zip(*self.found[foreign], strict=True)) if others else {}
+        for name in others:
+            if any(known.get(at, one) != one for at, one in zip(*self.found[name], strict=True)):
+                return name
+        return None
+
     def columns(self, count: int) -> dict[str, Floats]:
         """Return the columns [count] under our names."""
         return {

@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -74,12 +75,22 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
             if _is_header(cells, columns) or (any(map(is_loss, cells)) and _are_names(cells)):
-                head = [cell.strip() for cell in cells[:MOST_CELLS]]
+                head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
                 continue
             named = dict(zip(head, cells, strict=False))
             rounded.update(name for name, cell in named.items() if "e+" in cell)
             rows.append((line, as_numbers(named, has_commas=has_commas)))
     return logs_of(rows, path=path, name=name, kind="csv", columns=columns, rounded=rounded)
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names with a blank for each time that they stood before."""
+    before = Counter[str]()
+    found = []
+    for name in names:
+        found.append(name + " " * before[name])
+        before[name] += 1
+    return found
 
 
 def _cells(text: io.TextIOWrapper, delimiter: str) -> Iterator[tuple[int, list[str]]]:

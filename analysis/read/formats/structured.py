@@ -43,6 +43,11 @@ _TENSOR = re.compile(r"tensor\(([-+.\de]+)")
 _TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
 AXES = ("step", "images", "epoch")
+# Columns that a doubt is about, and the quantity that it makes uncertain.
+QUANTITIES = {
+    "step": "step", "loss": "loss", "time": "time", "duration_s": "time", "elapsed_s": "time",
+    "step_s": "printed", "steps_per_s": "printed",
+}  # fmt: skip
 
 
 def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[str, float]:
@@ -159,6 +164,10 @@ def log_of_cells(
     if len(lines) == 1:
         doubt = doubt or "one record may be the mean of the whole training"
     uncertain |= {"loss": doubt} if doubt else {}
+    for own, quantity in QUANTITIES.items():
+        if own in names and (other := cells.alike(own, names[own])) is not None:
+            shown = f"{names[own].strip()!r} and {other.strip()!r}"
+            uncertain[quantity] = f"two readings: {shown}; the first is shown"
     if names.get(next((own for own in AXES if own in names), "")) in rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
     found = Placed(

@@ -205,6 +205,8 @@ def _columns(
 
 def _doubt_of_value(kind: Kind, key: str) -> str | None:
     """Return why a line does not say which value one of its fields has, None if it does."""
+    if key in kind.with_commas:
+        return "two readings: the comma may be of thousands or of decimals"
     values, again = kind.rows[key], kind.rows[f"{key}/again"]
     if (values != again)[np.isfinite(values) & np.isfinite(again)].any():
         return f"two readings: a line has two values called {kind.fields[key].name!r}"

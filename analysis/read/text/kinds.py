@@ -34,7 +34,8 @@ class Kind:
     """Lines with the same fields: `rows` has a column for each field, by its key.
 
     The total of a field is the column `KEY/of`. `decimals` are fields with a value that has a
-    fraction, `rounded` those with one of a few digits, `1.58e+04`. `sample` is a line of the kind.
+    fraction, `rounded` those with one of a few digits, `1.58e+04`, `with_commas` those that always
+    have a comma that may be of thousands or of decimals. `sample` is a line of the kind.
     """
 
     head: str
@@ -44,6 +45,7 @@ class Kind:
     rows: Rows = field(default_factory=lambda: Rows({}))
     decimals: set[str] = field(default_factory=set)
     rounded: set[str] = field(default_factory=set)
+    with_commas: set[str] = field(default_factory=set)
     count: int = 0
 
     def is_one_with(self, other: "Kind") -> bool:
@@ -205,6 +207,7 @@ def _filled(kind: Kind) -> Kind:
         }
     kind.decimals = set().union(*(shape.decimals for shape in kind.shapes))
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
+    kind.with_commas = set().union(*(shape.with_commas for shape in kind.shapes))
     return kind
 
 

@@ -30,8 +30,9 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         rows = Rows(
             {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
         )
-    sides = [*candidate.sides]
+    sides, are_two = [*candidate.sides], False
     if candidate.is_bar:
+        are_two = _are_two_bars(rows)
         rows = last_drawings(main_group(_with_totals(rows)))
     else:
         is_other = _is_announced(rows, text)
@@ -50,6 +51,8 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if not candidate.has_loss:
         for side in sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
+    if are_two:
+        uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
     rows = _with_sides(rows, beside)
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
@@ -96,6 +99,18 @@ def _with_totals(rows: Rows) -> Rows:
     of = rows["of"]
     known = np.maximum.accumulate(np.where(np.isnan(of), -1, np.arange(len(of))))
     return rows.replace(of=np.where(known >= 0, of[np.maximum(known, 0)], 0.0))
+
+
+def _are_two_bars(rows: Rows) -> bool:
+    """Whether most steps are drawn twice, the first time not with the loss of the step before.
+
+    tqdm draws the new step with the old loss, and again with its own.
+    """
+    step, loss = rows["step"], rows["loss"]
+    again = np.flatnonzero((np.diff(step) == 0) & (np.abs(np.diff(loss)) > 0))
+    again = again[again > 0]
+    is_old = loss[again] == loss[again - 1]
+    return bool(2 * len(again) > len(np.unique(step)) and is_old.mean() < 0.5)
 
 
 def last_drawings(rows: Rows) -> Rows:

@@ -23,6 +23,7 @@ from analysis.stats.intervals import Floats
 
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
+_THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
 _GLUED = re.compile(r"[A-Za-z_./-]")
 
 
@@ -55,6 +56,7 @@ class Shape:
         self.cells: list[_Cell] = []
         self.decimals: set[str] = set()
         self.rounded: set[str] = set()
+        self.with_commas: set[str] = set()
         self.parts: list[Rows] = []
         found, self.head = fields_of(self.sample)
         # The header of a table of bars is that of many, with other lines between.
@@ -143,6 +145,8 @@ class Shape:
         joined = " ".join(texts)
         if "_" in joined or "'" in joined:
             texts = [text.replace("_", "").replace("'", "") for text in texts]
+        if "," in joined and all(map(_THOUSANDS_OR_DECIMALS.fullmatch, texts)):
+            self.with_commas.add(cell.column)
         if "e+" in joined:
             self.rounded.add(cell.column)
         elif "." in joined or "e-" in joined:

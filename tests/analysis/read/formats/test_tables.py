@@ -50,6 +50,7 @@ def test_steps_of_two_digits_have_no_certain_rate(tmp_path):
 def test_a_batch_beside_ranks_or_accumulation_is_not_taken_as_the_whole(columns, batch, tmp_path):
     log = table(tmp_path / "x.csv", {"loss": "{x}", **columns})
     assert (log.global_batch, log.last("batch")) == (batch, batch)
+    assert any("--set batch" in remark for remark in log.remarks) == (batch is None)
 
 
 def test_a_table_without_a_count_is_read_by_its_loss(tmp_path):
@@ -86,3 +87,11 @@ def test_texts_of_records_hold_counts_and_durations(tmp_path):
     [log] = read_logs([str(tmp_path / "logging.jsonl")])
     assert (log.axis, log.step[-1], log.last("elapsed_s")) == ("step", 20, 1230)
     assert not log.uncertain
+
+
+def test_two_columns_of_one_name_leave_it_uncertain(tmp_path):
+    log = table(tmp_path / "x.csv", {"loss": "{x}", "loss ": "1.5"})
+    assert log.last("loss") == pytest.approx(3 / STEPS[-1])
+    assert "two readings: 'loss' and 'loss'" in log.uncertain["loss"]
+    again = table(tmp_path / "x.csv", {"loss": "{x}", "loss ": "{x}"})
+    assert not again.uncertain

@@ -186,3 +186,13 @@ def test_lines_that_differ_in_a_unit_are_one_kind(tmp_path):
     log = log_of(tmp_path / "x", lines)
     assert (len(log), log.last("loss")) == (45, 0.2)
     assert log.column("step_s").tolist() == pytest.approx([ms / 1000 for ms in times])
+
+
+def test_bars_of_two_processes_that_draw_at_once_have_no_loss_for_certain(tmp_path):
+    def bar(n: int, loss: float) -> str:
+        return f"{n}%|##| {n}/99 [00:{n // 2:02d}<00:01, 2.0it/s, loss={loss:.4f}]"
+
+    two = [bar(n, at + 9 / n) for n in range(1, 60) for at in (0.0, 1.0)]
+    assert "two processes" in log_of(tmp_path / "x", two).uncertain["loss"]
+    one = [bar(n, 9 / (n - at)) for n in range(2, 60) for at in (1, 0)]
+    assert not log_of(tmp_path / "x", one).uncertain

@@ -146,3 +146,10 @@ def test_a_name_with_a_digit_is_never_taken_for_another(tmp_path):
     for name in range(3):
         column = log.column(f"loss_{name}")
         assert set(column[~np.isnan(column)] % 3) <= {name}
+
+
+def test_a_comma_that_may_be_of_thousands_leaves_the_loss_uncertain(tmp_path):
+    (tmp_path / "x").write_text("\n".join(f"step {n} loss {9 - n / 9:.3f}".replace(".", ",")
+                                          for n in range(1, 60)))  # fmt: skip
+    [log] = read_logs([str(tmp_path / "x")])
+    assert "thousands or of decimals" in log.uncertain["loss"]
