@@ -27,7 +27,9 @@ MAX_AUTOCORRELATION = 2.0
 SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
 CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
-CHANGE_WINDOW, CHANGE_CLIP = 9, 0.1
+CHANGE_WINDOW = 9
+# The quantiles that clip it: pauses make values long, and seldom one short.
+CHANGE_CLIP = (0.05, 0.85)
 # The autocorrelation time of a series that has two levels and does not wander.
 STEADY_TIME = 2.0
 SIGMA_OF_MAD = 1.4826
@@ -179,7 +181,7 @@ def lasting_change(logs: Floats) -> Change | None:
     sides = logs[:cut], logs[cut:]
     medians = np.repeat([np.median(side) for side in sides], [cut, n - cut])
     rest = logs - medians
-    rest = np.clip(rest, *np.quantile(rest, [CHANGE_CLIP, 1 - CHANGE_CLIP]))
+    rest = np.clip(rest, *np.quantile(rest, CHANGE_CLIP))
     # Where two levels alternate, a median jumps from one to the other for a handful of values.
     before, after = (float(side.mean()) for side in np.split(medians + rest, [cut]))
     rest = medians + rest - np.repeat([before, after], [cut, n - cut])

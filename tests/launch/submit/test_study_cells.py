@@ -132,7 +132,7 @@ def test_status_counts_the_cells_and_shows_their_jobs(
     assert (code, len(states)) == (0, 8)
     waiting = states["a100_bs8"]
     assert (waiting["state"], waiting["job"], waiting["why"]) == ("queued", job, "Priority")
-    assert err == f"{folder.path}: 8 runs: 7 done, 1 queued\n"
+    assert err.endswith(f"{folder.path}: 8 runs: 7 done, 1 queued\n")
     monkeypatch.chdir(folder.path.parent)
     assert launch("status", folder.path.name)[2].endswith("8 runs: 7 done, 1 queued\n")
 
