@@ -238,7 +238,7 @@ def test_a_closed_terminal_saves_and_stops_the_run(tmp_path: Path) -> None:
             os.read(master, 2**16)
     run = newest_run(tmp_path)
     os.close(master)
-    process.wait(timeout=120)
+    process.wait(timeout=300)
     assert events(run)[-2:] == ["saved", "stopped"]
     assert processes(run, "train") == []
     assert f"stopped: {run.path}" in (run.attempt(1) / "output.log").read_text()
