@@ -18,9 +18,10 @@ from analysis.measure.differences import (
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
-from analysis.stats.contrast import ALLOWED, Contrast, Replicate, blur_of, common_nodes
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
+from analysis.stats.repeats import common_nodes
+from analysis.stats.replicates import ALLOWED, Contrast, Replicate, blur_of
 from analysis.stats.samples import beside_drift, welch
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of

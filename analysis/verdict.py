@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.stats.contrast import ALLOWED, Contrast, Quantity
 from analysis.stats.judge import HOLDS_ONE, Judgement, judge
+from analysis.stats.replicates import ALLOWED, Contrast, Quantity
 from configs.terminal import printable
 
 # Of a ratio, after the point.

@@ -13,10 +13,10 @@ from analysis.measure.speed import SPEED, Arm, speed_contrast
 from analysis.observations import attributed
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity
 from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.stats.judge import HOLDS_ONE
 from analysis.stats.judge import judge as verdicts_of
+from analysis.stats.replicates import Contrast, Quantity
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_text
 from configs.yaml12 import parse_yaml

@@ -12,7 +12,8 @@ from analysis.measure.speed_table import rate_fields
 from analysis.observations import ran_at_once
 from analysis.read.find import read_logs
 from analysis.read.machine import ranks
-from analysis.stats.contrast import of_cells, refused
+from analysis.stats.contrast import of_cells
+from analysis.stats.replicates import refused
 from analysis.study.cells import factors_of, started_runs
 from analysis.table import put, remark
 from analysis.verdict import Comparison, verdicts

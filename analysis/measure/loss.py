@@ -29,18 +29,10 @@ from analysis.observations import (
 )
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
-from analysis.stats.contrast import (
-    Contrast,
-    Quantity,
-    Replicate,
-    Scatter,
-    Unit,
-    contrast,
-    refused,
-    scatter_of,
-)
+from analysis.stats.contrast import Scatter, contrast, scatter_of
 from analysis.stats.intervals import Floats, decimal_grid
 from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
+from analysis.stats.replicates import Contrast, Quantity, Replicate, Unit, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
 

@@ -24,18 +24,10 @@ from analysis.observations import (
 )
 from analysis.one_training import distinct_runs
 from analysis.read.run_log import Ints, RunLog
-from analysis.stats.contrast import (
-    FEWEST,
-    Contrast,
-    Quantity,
-    Replicate,
-    Scatter,
-    contrast,
-    refused,
-    scatter_of,
-)
+from analysis.stats.contrast import Scatter, contrast, scatter_of
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean
+from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, refused
 from analysis.stats.samples import one_sample, satterthwaite
 from analysis.stats.summary import ratio_of_means
 

@@ -20,8 +20,9 @@ from analysis.observations import (
 from analysis.one_training import distinct_runs
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused
+from analysis.stats.contrast import contrast
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
+from analysis.stats.replicates import Contrast, Quantity, Replicate, refused
 from analysis.verdict import against_first
 
 # The attribute of a run behind each gain, and the power at which more of it is better.

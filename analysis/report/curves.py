@@ -10,8 +10,8 @@ from analysis.measure.loss_curve import AXES, axis_values, loss_curve
 from analysis.measure.rate import measure_rate
 from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
-from analysis.stats.contrast import FEWEST
 from analysis.stats.intervals import Floats, mean_band
+from analysis.stats.replicates import FEWEST
 from configs.errors import Unreadable
 from runs.records import is_number
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.stats.contrast import Contrast, Quantity, Word, is_within
 from analysis.stats.intervals import Estimate
 from analysis.stats.mean import Mean
+from analysis.stats.replicates import Contrast, Quantity, Word
 
 HOLDS_ONE = "the interval holds 1"
 ONE_RECIPE = "nothing known differs between them: runs of one recipe scatter, too"
@@ -69,7 +69,7 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
         return "not compared", one.why
     if one.mean is None or one.mean.error is None:
         return "undetermined", one.why or "too few records for an interval"
-    agrees = all(is_within(mean, quantity.margin) for mean in (one.mean, *one.further))
+    agrees = all(mean.is_within(quantity.margin) for mean in (one.mean, *one.further))
     if agrees:
         return "same", None
     if adjusted >= LEVEL:

@@ -41,6 +41,25 @@ class Mean:
         """Return the ratio, with its interval, that this is the logarithm of."""
         return self.estimate().map(math.exp)
 
+    def allowing(self, scatter: float) -> "Mean":
+        """Return the mean with the error of two runs, nodes or seeds beside its own.
+
+        `scatter` is the standard deviation of each. The degrees of freedom are Satterthwaite's.
+        """
+        assert self.error is not None
+        error = math.hypot(self.error, 2**0.5 * scatter)
+        freedom = self.freedom * (error / max(self.error, 1e-12)) ** 4
+        return replace(self, error=error, freedom=min(freedom, 1e6))
+
+    def is_within(self, margin: float) -> bool:
+        """Whether the interval of this log ratio is within a margin of 1."""
+        ends = self.estimate()
+        return (
+            ends.low is not None
+            and ends.high is not None
+            and max(-ends.low, ends.high) <= math.log1p(margin)
+        )
+
     def logarithm(self) -> "Mean":
         """Return the logarithm of a positive mean.
 

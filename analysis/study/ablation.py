@@ -8,10 +8,10 @@ import numpy as np
 
 from analysis.measure.speed import SPEED, Arm, log_ratio, why_not_comparable
 from analysis.observations import pass_of, ran_at_once
-from analysis.stats.contrast import Contrast, refused
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean
+from analysis.stats.replicates import Contrast, refused
 from analysis.stats.samples import one_sample, vary
 from analysis.study.cells import Levels, factors_of, node_of_one_side
 from analysis.verdict import Comparison, verdicts

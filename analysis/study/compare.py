@@ -12,7 +12,8 @@ from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, of_cells, scatter_of_single
+from analysis.stats.contrast import of_cells, scatter_of_single
+from analysis.stats.replicates import Contrast, Quantity
 from analysis.verdict import Comparison, verdicts
 from configs.table import Row
 

@@ -13,9 +13,9 @@ from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
 from analysis.observations import group_alike, ran_at_once, seed_of
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast, Quantity, Unit, Word
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import Judgement
+from analysis.stats.replicates import Contrast, Quantity, Unit, Word
 from analysis.stats.sequential import Planned, interval_so_far, is_in_reach, side
 from analysis.study.cells import node_of_one_side
 from analysis.verdict import Comparison, ratio_text

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
+from analysis.read.find import read_logs
+from analysis.read.options import parse_options, reading_with
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats
 from tests.analysis.synthetic_runs import ar1_noise
@@ -324,3 +326,10 @@ def log_of(values, *, name="log", axis="step", facts=None, steps=None):
         attempt=np.ones(count, dtype=np.int64), line=step,
         values={key: np.asarray(column, dtype=float) for key, column in values.items()},
     )  # fmt: skip
+
+
+def logs_of(path: Path, text: str, *, pattern: str | None = None) -> list[RunLog]:
+    """Return the logs in a text, with a pattern of the user's if one is given."""
+    path.write_text(text)
+    with reading_with(parse_options(pattern=pattern, columns=None, facts=[])):
+        return read_logs([str(path)])

@@ -10,8 +10,8 @@ from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import Range, why_unlike
 from analysis.measure.time_to_target import parse_target, times_to_target
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast
 from analysis.stats.judge import judge
+from analysis.stats.replicates import Contrast
 from configs.errors import Unreadable
 from tests.analysis.foreign_logs import log_of
 

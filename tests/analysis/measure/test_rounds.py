@@ -11,8 +11,8 @@ from analysis.__main__ import main
 from analysis.measure.rate import measure_rate, turn_rates
 from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import Contrast
 from analysis.stats.intervals import Floats
+from analysis.stats.replicates import Contrast
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 ROUNDS, RECORDS, EVERY = 6, 25, 10

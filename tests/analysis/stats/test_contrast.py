@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from analysis.measure.loss import Compared
-from analysis.stats.contrast import Contrast, Quantity, Replicate, contrast, refused, scatter_of
+from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.judge import holm, judge
 from analysis.stats.mean import Mean
+from analysis.stats.replicates import Contrast, Quantity, Replicate, refused
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
 LOSS = Quantity(name="loss", better="lower", margin=0.01, seed_scatter=0.02)

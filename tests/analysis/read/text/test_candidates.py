@@ -1,22 +1,14 @@
 """A text log is read by what explains it: names with their numbers, epochs, evaluations, clocks."""
 
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.measure.rate import measure_rate
 from analysis.read.find import read_logs
-from analysis.read.options import parse_options, reading_with
-from analysis.read.run_log import RunLog
 from configs.errors import Unreadable
-
-
-def logs_of(path: Path, text: str, *, pattern: str | None = None) -> list[RunLog]:
-    path.write_text(text)
-    with reading_with(parse_options(pattern=pattern, columns=None, facts=[])):
-        return read_logs([str(path)])
+from tests.analysis.foreign_logs import logs_of
 
 
 @pytest.mark.parametrize(
@@ -57,68 +49,6 @@ def test_seconds_of_an_epoch_are_no_time_of_day(tmp_path):
     assert "no unit" in log.uncertain["printed"]
 
 
-def test_a_number_in_the_prefix_of_a_logger_is_no_step(tmp_path):
-    rows = [
-        f"2024-01-01 00:{n:02d}:00 | INFO | x.trainer:after_iter:246 - epoch: {e}/3, iter: {i}/40, "
-        f"total_loss: {5 - n / 20:.3f}"
-        for n, (e, i) in enumerate((e, i) for e in (1, 2, 3) for i in range(10, 41, 10))
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step.tolist() == list(range(10, 121, 10))
-    assert log.attempts == 1
-
-
-@pytest.mark.parametrize(
-    "line",
-    ["Epoch[{e}] Batch [{i}] loss={x}", "Epoch: [{e}], step: [{i}], loss: {x}",
-     "[Epoch {e} Batch {i}/50] loss {x}", "| epoch {e} | {i}/50 batches | loss {x}",
-     "epoch: {e}, batch_id: {i}, loss: {x}"],
-)  # fmt: skip
-def test_epochs_before_a_step_are_one_run_in_every_form(line, tmp_path):
-    rows = [line.format(e=e, i=i, x=3 / (50 * e + i)) for e in range(9) for i in range(1, 51)]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step.tolist() == list(range(1, 451))
-
-
-def test_a_number_before_the_word_epoch_counts_epochs(tmp_path):
-    lines = [
-        f"Begin training {n} epoch ..50%..[done][{130 - n % 7:.1f} secnds]" for n in range(1, 60)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(lines))
-    assert (log.axis, int(log.step[-1]), log.last("loss")) == ("epoch", 59, None)
-
-
-def test_an_epoch_in_a_line_of_its_own_counts_for_the_lines_below(tmp_path):
-    rows = [
-        f"Epoch {e}/5\n" + "\n".join(f"step {i}/20 - loss: {1 / (e + i):.4f}" for i in range(1, 21))
-        for e in range(1, 6)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step[-1] == 100
-    assert log.attempts == 1
-
-
-@pytest.mark.parametrize("row", ["[E{e}] step {i} loss {x:.4f}", "step {i} loss {x:.4f}"])
-def test_an_epoch_that_is_named_at_its_end_is_that_of_the_lines_above(row, tmp_path):
-    rows = []
-    for e in range(1, 5):
-        rows += [row.format(e=e, i=i, x=3 / (e + i)) for i in range(0, 100, 10)]
-        rows += [f"Epoch {e} avg {2 / e:.3f}"]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows[:-1]))
-    assert log.step.tolist() == list(range(0, 400, 10))
-
-
-def test_steps_of_another_total_between_epochs_are_not_those_of_the_training(tmp_path):
-    rows = []
-    for e in range(1, 6):
-        rows += [f"Epoch {e}/5", *(f"step {i}/20 - loss: {1 / e:.4f}" for i in range(5, 21, 5))]
-        rows += [f"step {i}/4 - loss: {2 / e:.4f}" for i in range(1, 5)]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert (log.step[-1], log.last("loss")) == (100, pytest.approx(0.2))
-    assert log.evaluations[-1]["val_loss"] == pytest.approx(0.4)
-    assert any("lines that count to 4 may be of evaluations" in remark for remark in log.remarks)
-
-
 def test_several_losses_have_two_readings_and_are_doubtful(tmp_path):
     rows = [f"[iter {n}] g_loss: {3 / n:.4f} d_loss: {2 / n:.4f}" for n in range(1, 40)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
@@ -137,12 +67,6 @@ def test_steps_that_are_printed_twice_with_other_losses_leave_the_loss_uncertain
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.axis, int(log.step[-1])) == ("epoch", 8)
     assert "printed more than once" in log.uncertain["loss"]
-
-
-def test_a_number_of_steps_is_no_step(tmp_path):
-    rows = [f"number of train batches 31250\n[{n}] loss {3 / n:.4f}" for n in (1, 2)]
-    with pytest.raises(Unreadable):
-        logs_of(tmp_path / "x", "\n".join(rows))
 
 
 def test_a_time_of_one_step_or_of_ten_has_two_readings_and_no_rate(tmp_path):
@@ -171,23 +95,10 @@ def test_an_evaluation_in_every_interval_leaves_training_untimed(tmp_path):
     assert rate is None or rate.low is None
 
 
-def test_a_bar_that_loads_is_no_run(tmp_path):
-    bars = [f"Loading checkpoint shards: {25 * n}%|##| {n}/4 [00:0{n}<00:01, 1.0it/s]"
-            for n in range(5)]  # fmt: skip
-    with pytest.raises(Unreadable):
-        logs_of(tmp_path / "x", "\r".join(bars))
-
-
 def test_losses_that_are_not_finite_are_counted(tmp_path):
     rows = [f"step {n} loss {'nan' if n % 2 else 1 / n}" for n in range(1, 121)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert any("60 of 120 losses are not finite" in remark for remark in log.remarks)
-
-
-def test_only_the_last_drawing_of_every_bar_is_every_epoch(tmp_path):
-    bars = [f"Epoch {n}: 100%|####| 800/800 [01:40<00:00, 8.00it/s, loss=0.5]" for n in range(5)]
-    [log] = logs_of(tmp_path / "x", "\n".join(bars))
-    assert log.step.tolist() == [800, 1600, 2400, 3200, 4000]
 
 
 def test_utf16_is_read(tmp_path):
@@ -218,32 +129,6 @@ def test_steps_that_begin_again_without_end_are_refused(tmp_path):
         logs_of(tmp_path / "x.csv", text)
 
 
-def test_a_number_may_stand_right_after_a_word_that_counts(tmp_path):
-    rows = [
-        f"TRAIN in epoch{e}, step{i}, loss = {5 - e:.2f}\nTEST in epoch{e}, loss = {6 - e:.2f}"
-        for e in range(4)
-        for i in range(0, 60, 20)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert (int(log.step[-1]), log.last("loss")) == (220, 2.0)
-    assert log.evaluations[-1]["test_loss"] == 3.0
-
-
-def test_a_count_with_a_total_goes_on_through_another_that_is_not_called_an_epoch(tmp_path):
-    places = [(n // 174 + 1, n % 174) for n in range(99, 174 * 20, 100)]
-    rows = [f"iteration:{e} step:{i + 1}/174, NER loss: {9 / e:.3f}" for e, i in places]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step.tolist() == list(range(100, 174 * 20, 100))
-    assert log.attempts == 1
-
-
-def test_steps_that_fall_only_where_the_epoch_rises_are_of_one_run(tmp_path):
-    places = [(n // 24 + 1, n % 24 + 1) for n in range(99, 9600, 100)]
-    rows = [f"(epoch: {e}, iters: {i}, time: 0.5) G_GAN: {9 / e:.3f}" for e, i in places]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step.tolist() == list(range(100, 9601, 100))
-
-
 def test_a_loss_in_a_line_of_details_is_not_that_of_the_step(tmp_path):
     rows = [
         f"Iteration {n}, loss = {9 / (n + 1):.4f}\n  output #0: loss = 1.5\n"
@@ -252,17 +137,6 @@ def test_a_loss_in_a_line_of_details_is_not_that_of_the_step(tmp_path):
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert log.last("loss") == pytest.approx(9 / 3501, abs=1e-4)
-
-
-def test_a_line_glued_to_a_bar_has_the_step_of_the_bar(tmp_path):
-    bar = "Epoch 1/9: {0}%|##| {0}/100 [00:{0:02d}<01:00, 1.0it/s, Cls=0.1]"
-    rows = [
-        bar.format(n) + (f"INFO - Epoch 1/9 [{n}/100] | Loss: {9 / n:.3f}" if n % 10 == 0 else "")
-        for n in range(1, 58)
-    ]
-    [log] = logs_of(tmp_path / "x", "\r".join(rows))
-    assert int(log.step[-1]) == 57
-    assert log.column("loss")[log.step == 50] == pytest.approx(9 / 50, abs=1e-3)
 
 
 TABLES = {
@@ -283,29 +157,6 @@ def test_a_line_of_names_names_the_columns_below(name, tmp_path):
     assert value == pytest.approx(4 / 19, abs=1e-4)
 
 
-def test_a_line_of_names_names_the_values_before_a_bar(tmp_path):
-    lines = []
-    for e in range(1, 6):
-        lines.append("      Epoch    GPU_mem   box_loss   cls_loss       Size")
-        lines += [
-            f"        {e}/5      2.3G      {1.2 / e:.4g}      {3.4 / e:.4g}        640: "
-            f"{10 * i:3d}%|##   | {i}/10 [00:{i:02d}<00:01,  1.00it/s]"
-            for i in range(1, 11)
-        ]
-    [log] = logs_of(tmp_path / "x", "\n".join(lines))
-    assert int(log.step[-1]) == 50
-    assert "two readings: box_loss, cls_loss" in log.uncertain["loss"]
-
-
-def test_a_number_without_a_name_counts_if_it_rises_by_a_constant(tmp_path):
-    rows = [f"{n} val {9 / (n + 1):.4f}\n{n} train {8 / (n + 1):.4f}" for n in range(0, 9000, 10)]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert (log.axis, int(log.step[-1])) == ("step", 8990)
-    assert log.last("loss") == pytest.approx(8 / 8991, abs=1e-4)
-    assert log.evaluations[-1]["val_loss"] == pytest.approx(9 / 8991, abs=1e-4)
-    assert "may be a loss" in log.uncertain["loss"]
-
-
 def test_a_few_lines_of_the_training_are_found_among_many_others(tmp_path):
     noise = [f"part{n:02d}x gives {n}.5 of {m}" for n in range(60) for m in range(3)]
     noise = [line.replace("x", chr(97 + n % 26)) for n, line in enumerate(noise)]
@@ -314,26 +165,11 @@ def test_a_few_lines_of_the_training_are_found_among_many_others(tmp_path):
     assert log.step.tolist() == [19, 39]
 
 
-def test_of_losses_apart_from_a_bar_at_unknown_steps_the_last_is_of_its_end(tmp_path):
-    bars = [f"{n}%|##| {n}/167 [00:{n // 3:02d}<00:01, 3.0it/s]" for n in range(168)]
-    dicts = [f"{{'loss': {5 / n:.4f}, 'epoch': {n * n / 100:.2f}}}" for n in range(1, 17)]
-    [log] = logs_of(tmp_path / "x", "\n".join([*bars, *dicts]))
-    assert log.step[np.isfinite(log.column("loss"))].tolist() == [167]
-    assert log.last("loss") == 0.3125
-
-
 def test_a_loss_without_a_count_is_shown_and_doubted(tmp_path):
     rows = [f"train loss = {3 / n:.4f}" for n in range(1, 30)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.axis, log.last("loss")) == ("unit", pytest.approx(3 / 29, abs=1e-4))
     assert "neither a step nor an epoch" in log.uncertain["loss"]
-
-
-@pytest.mark.parametrize("column", ["frame", "Episode", "total_timesteps"])
-def test_frames_and_episodes_are_steps(column, tmp_path):
-    rows = [f"{500 * n},{n / 7:.3f}" for n in range(1, 30)]
-    [log] = logs_of(tmp_path / "x", "\n".join([f"{column},reward", *rows]))
-    assert int(log.step[-1]) == 14_500
 
 
 def test_the_first_of_several_losses_in_a_table_is_shown_and_doubted(tmp_path):
@@ -362,16 +198,6 @@ def test_a_pattern_matches_the_words_of_the_text(tmp_path):
     rows = [f"甲 {n} 损失 {3 / n:.4f}" for n in range(1, 31)]
     [log] = logs_of(tmp_path / "x", "\n".join(rows), pattern=r"甲 (?P<step>\d+) 损失 (?P<loss>\S+)")
     assert log.last("loss") == pytest.approx(0.1)
-
-
-def test_two_counts_before_two_numbers_are_one_each(tmp_path):
-    rows = [
-        f"Step/Epoch [{200 * e + n}/{e + 1}][{n}/200]: loss:{3 / (200 * e + n):.4f}"
-        for e in range(3)
-        for n in range(20, 201, 20)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert (log.step[-1], log.last("epoch"), log.attempts) == (600, 3, 1)
 
 
 @pytest.mark.parametrize(
@@ -408,28 +234,6 @@ def test_a_clock_of_one_value_is_no_time_since_the_start(tmp_path):
     assert log.last("step_s") == 12
 
 
-def test_the_clock_of_a_bar_goes_on_where_the_epoch_is_a_share(tmp_path):
-    rows = [
-        f"{n}%|#| {n}/100 [{n // 12:02d}:{5 * n % 60:02d}<09:00, 5.0s/it]"
-        f"{{'loss': {3 / n:.4f}, 'epoch': {n / 50:.2f}}}"
-        for n in range(1, 101)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    rate = measure_rate(log, clock=None).rate
-    assert rate is not None
-    assert rate.value == pytest.approx(0.2, rel=0.01)
-
-
-def test_the_count_of_timm_is_that_of_the_batches(tmp_path):
-    rows = [
-        f"Train: {e} [{b:4d}/200 ({b / 2:.0f}%)]  Loss: {5 - e - b / 200:.3f} (5.1)  Time: 0.350s"
-        for e in range(4)
-        for b in (0, 50, 100, 150, 199)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step[-1] == 799
-
-
 def test_the_summary_of_a_training_is_read_if_there_is_nothing_else(tmp_path):
     text = (
         "{'eval_loss': 0.5, 'epoch': 3.0}\n{'train_runtime': 9, 'train_loss': 0.95, 'epoch': 3.0}"
@@ -456,23 +260,6 @@ def test_names_are_found_in_every_form(line, tmp_path):
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.step[-1], log.last("loss")) == (30, pytest.approx(0.1))
     assert log.last("steps_per_s") == (2.5 if "sec" in line else None)
-
-
-def test_two_drawings_of_a_bar_with_a_record_are_drawings_of_it(tmp_path):
-    bars = [f"{n}%|#| {n}/100 [00:{n % 60:02d}<00:09, 1.0it/s]" for n in range(1, 101)]
-    record = "{{'loss': {:.4f}, 'epoch': {:.2f}}}"
-    text = ""
-    for n, bar in enumerate(bars, start=1):
-        glued = "" if n in (30, 60) else "\n"
-        text += bar + (glued + record.format(3 / n, n / 50) if n % 10 == 0 else "") + "\n"
-    [log] = logs_of(tmp_path / "x", text)
-    assert (log.step[-1], log.last("loss")) == (100, 0.03)
-
-
-def test_a_count_that_other_lines_call_epochs_is_one(tmp_path):
-    rows = [f"Train: [{n}/30] loss {3 / (n + 1):.4f}\nEPOCH {n} takes 0:18" for n in range(30)]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert (log.axis, log.step[-1]) == ("epoch", 29)
 
 
 def test_numbers_of_unknown_names_in_a_file_of_losses_are_losses(tmp_path):
