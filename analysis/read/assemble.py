@@ -24,6 +24,8 @@ _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
 # Beside one of these a batch may be that of one part.
 _OF_PARTS = re.compile(r"world size|\b(?:n|num|number) ?(?:gpus|devices|processes)\b|accum")
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
+# Rows in another order than that of the training have steps that fall so often.
+REVERSED, SHUFFLED = 0.9, 0.2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,7 @@ def assemble(
 
     Rows without a loss, where others have one, belong to the attempt that they stand in.
     """
-    rows = placed.rows
+    rows = _in_order(placed.rows)
     if not len(rows):
         return []
     step = rows["step"].astype(np.int64)
@@ -109,6 +111,21 @@ def assemble(
             remark += ", which may be epochs of one run: all end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
+
+
+def _in_order(rows: Rows) -> Rows:
+    """Return rows in the order of their clock, or of their steps, if the file has another order."""
+    falls = np.diff(rows["step"]) < 0
+    if len(rows) < 3:
+        return rows
+    if falls.mean() > REVERSED:
+        return rows.take(np.arange(len(rows))[::-1])
+    clock = _clock(rows)
+    if falls.mean() > SHUFFLED and np.isfinite(clock).all():
+        by_clock = rows.take(np.argsort(clock, kind="stable"))
+        if (np.diff(by_clock["step"]) >= 0).all():
+            return by_clock
+    return rows
 
 
 def _is_main(rows: Rows) -> NDArray[np.bool_]:
@@ -182,6 +199,8 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     uncertain |= {**doubts, **placed.uncertain, **mixed}
     if found.twice and 2 * min(found.twice, _other_losses(rows)) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"
+    if found.twice and _is_rounded(log.step):
+        uncertain.setdefault("step", "rounded to a few digits, not known exactly")
     at = log.step[np.isfinite(log.column("loss"))]
     if "bar_s" in rows and len(at) and at[-1] < log.step[-1]:
         remarks.append(f"the last loss is of step {at[-1]:,}; a later one may be in the bars")
@@ -203,6 +222,16 @@ def _other_losses(rows: Rows) -> int:
     kept = np.isfinite(rows["loss"])
     pairs = np.unique(np.stack([rows["step"][kept], rows["loss"][kept]]), axis=1)
     return pairs.shape[1] - len(np.unique(pairs[0]))
+
+
+def _is_rounded(step: Ints) -> bool:
+    """Whether the longest steps have so few digits that they rise by more: 980, 990, 1000, 1100."""
+    top = 10 ** (len(str(int(step.max(initial=0)))) - 1)
+    rises, longest = np.diff(step[step < top]), step[step >= top]
+    if len(rises) < 2 or len(longest) < 3:
+        return False
+    digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
+    return bool(np.median(rises) < 10 * top / 10**digits)
 
 
 def _only(batch: Floats) -> int | None:

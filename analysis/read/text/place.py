@@ -48,6 +48,9 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if found is None:
         return None
     rows, axis, uncertain = found
+    if axis == "sample":
+        # Those of a step, which is not the axis.
+        rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
     if not candidate.has_loss:
         for side in sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}

@@ -31,8 +31,9 @@ def test_two_values_of_one_name_in_a_line_leave_it_uncertain(tmp_path):
     assert "two values called 'loss'" in log.uncertain["loss"]
 
 
-def test_steps_of_two_digits_have_no_certain_rate(tmp_path):
-    log = table(tmp_path / "x.csv", {"loss": "{x}"}, step=".1e")
+@pytest.mark.parametrize("step", [".0f", ".1e"])
+def test_steps_of_two_digits_have_no_certain_rate(step, tmp_path):
+    log = table(tmp_path / "x.csv", {"loss": "{x}"}, step=step)
     assert "rounded" in log.uncertain["step"]
     assert measure_rate(log, clock="wall").rate.low is None
 

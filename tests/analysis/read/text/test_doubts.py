@@ -106,6 +106,18 @@ def test_a_number_may_have_a_sign_of_thousands(sign, tmp_path):
     assert log.step.tolist() == list(range(10, 4001, 10))
 
 
+@pytest.mark.parametrize("order", ["descending", "shuffled"])
+def test_a_table_in_another_order_is_one_run(order, tmp_path):
+    steps = list(range(10, 2001, 10))
+    if order == "descending":
+        steps.reverse()
+    else:
+        np.random.default_rng(0).shuffle(steps)
+    rows = [f"{s},{loss(s):.4f},{s / 2}" for s in steps]
+    [log] = logs_of(tmp_path / "x.csv", ["step,loss,elapsed_s", *rows])
+    assert (log.attempts, log.step.tolist()) == (1, sorted(steps))
+
+
 def test_two_programs_that_write_to_one_file_are_doubted(tmp_path):
     rows = [(s / 2, s, loss(s)) for s in range(10, 2001, 10)]
     rows += [(s / 1.3, s, 1.3 * loss(s)) for s in range(10, 2001, 10)]
