@@ -48,9 +48,6 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if found is None:
         return None
     rows, axis, uncertain = found
-    if axis == "sample":
-        # Those of a step, which is not the axis.
-        rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
     if not candidate.has_loss:
         for side in sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
@@ -171,7 +168,7 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
             name for name in other.columns
             if name in ("line", "place", "time") or is_evaluation(name)
             or (name == "loss" and has_few)
-            or not ((side.axis in ("step", "epoch") and side.has_axis) or name in rows.columns
+            or not ((side.axis not in ("sample", "unit") and side.has_axis) or name in rows.columns
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
         place = np.searchsorted(rows["place"], other["place"]) - 1
