@@ -13,7 +13,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analysis.stats.mean import Mean
-from analysis.stats.repeats import by_repeats, of_some, welch_of, with_nodes
+from analysis.stats.repeats import (
+    NODE_SCATTER,
+    NODES_DIFFER,
+    by_repeats,
+    of_some,
+    welch_of,
+    with_nodes,
+)
 from analysis.stats.replicates import (
     ALLOWED,
     FEWEST,
@@ -203,13 +210,15 @@ def scatter_of_single(contrasts: Sequence[Contrast]) -> float:
 def of_cells(found: Contrast, quantity: Quantity, *, scatter: float = RUN_SCATTER) -> Contrast:
     """Return the contrast of two single runs as one of their cells, with an allowance for runs.
 
-    What agrees within the margin stays: runs of one seed have the same losses.
+    Speeds on nodes of their own get the one for nodes. What agrees within the margin stays: runs of
+    one seed have the same losses.
     """
     if found.unit not in ("step", "run") or found.mean is None or found.mean.error is None:
         return found
     if found.further and all(m.is_within(quantity.margin) for m in (found.mean, *found.further)):
         return found
-    remark = f"one run each, {ALLOWED} {scatter:.0%} each"
-    remark += ", as these cells scatter" if scatter > RUN_SCATTER else ""
-    widened = found.mean.allowing(scatter)
+    nodes = NODE_SCATTER if quantity.is_speed and NODES_DIFFER in found.remarks else 0.0
+    remark = f"one run each, {ALLOWED} {max(scatter, nodes):.0%} each"
+    remark += ", as these cells scatter" if scatter > max(RUN_SCATTER, nodes) else ""
+    widened = found.mean.allowing(max(scatter, nodes))
     return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))
