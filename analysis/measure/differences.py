@@ -5,7 +5,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.read.machine import machine
+import numpy as np
+
+from analysis.read.machine import THREADS, machine, ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from configs.schema import KINDS, keys
 from configs.schema.removed import REMOVED_KEYS
@@ -32,6 +34,19 @@ _NAME = re.compile(
     r"(?:.*\W)?(?:output|log|logging|run|save|exp|experiment)s?_?(?:dir|directory|folder|path|name)",
     re.IGNORECASE,
 )
+# Keys of scripts and of other trainers that say how many images a step takes, and that count the
+# devices which may share them, or add to them.
+_BATCH = re.compile(
+    r"(?!.*(?:eval|val|test)).*(?:batch[_-]?size|global_?batch|accumulat|(?<![^\W_])(?:batch|[mg]?bs|bsz)$)",
+    re.IGNORECASE,
+)
+_DEVICES = re.compile(
+    r"(?:.*[\W_])?(?:n(?:um|_|um_)?(?:gpus?|nodes|devices|processes|machines)|nproc|world_?size|gpus"
+    r"|nodes|devices)(?:_per_\w+)?",
+    re.IGNORECASE,
+)
+# Epochs whose lengths differ by more are of another batch, or of other data.
+OTHER_LENGTH = 1.2
 # Facts of a run that can have changed its loss, too.
 _OF_LOSS = ("engine", "code", "versions.", "images_")
 
@@ -72,9 +87,12 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
                 is_alike = name not in tags and _stem(name, old) == _stem(name, new)
                 # An unknown key affects both.
                 affects = frozenset[str]() if is_alike else tags.get(name, BOTH)
+                if name == "train.steps" and not (decays(a) or decays(b)):
+                    affects -= {"loss"}  # the shorter run is a part of the longer one
                 add(name, old, new, "config", affects)
     for name, old, new in _unlike(machine(a.facts), machine(b.facts)):
-        add(name, old, new, "machine", _affected_by(name))
+        is_derived = name == THREADS and _threads_per_rank(a) == _threads_per_rank(b) is not None
+        add(name, old, new, "machine", frozenset() if is_derived else _affected_by(name))
     known = {item.name for item in found}
     for name, *_ in _unlike(*mixed):
         if name not in known:
@@ -82,6 +100,16 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             source: Source = "config" if name in (a.config or {}) else "machine"
             add(name, _last(a, name), _last(b, name), source, frozenset(["loss"]))
     return found
+
+
+def decays(log: RunLog) -> bool:
+    """Whether the learning rate of a run falls towards its last step."""
+    return bool((log.config or {}).get("optimizer.decay"))
+
+
+def _threads_per_rank(log: RunLog) -> float | None:
+    threads, count = machine(log.facts).get(THREADS), ranks(log.facts)
+    return threads / count if threads and count else None
 
 
 def _affected_by(fact: str) -> frozenset[str]:
@@ -135,6 +163,32 @@ def follows(fact: str, configured: Iterable[str]) -> bool:
     return bool(sources) and any(name.startswith(sources) for name in configured)
 
 
+def why_other_steps(a: RunLog, b: RunLog) -> str | None:
+    """Return why the steps of two runs may be of other numbers of images, or None."""
+    for item in differences(a, b):
+        is_known = item.a is not None and item.b is not None
+        if is_known and _BATCH.match(item.name):
+            return f"steps of another batch ({item})"
+        is_asked = item.source == "config" and _DEVICES.fullmatch(item.name)
+        is_count = is_asked or item.name == "ranks"
+        if is_known and is_count and f"{item.a}{item.b}".isdecimal():
+            return f"steps that may take more images on more devices ({item})"
+    one, other = _steps_per_epoch(a), _steps_per_epoch(b)
+    if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
+        return f"steps of which {one:.4g} and {other:.4g} make an epoch"
+    return None
+
+
+def _steps_per_epoch(log: RunLog) -> float | None:
+    """Return the steps from the first rise of the epoch to its last one, per epoch between them."""
+    known = np.flatnonzero(~np.isnan(log.column("epoch")))
+    step, epoch = log.step[known], log.column("epoch")[known]
+    rises = np.flatnonzero(np.diff(epoch) > 0) + 1
+    if log.axis != "step" or len(rises) < 2 or epoch[rises[-1]] <= epoch[rises[0]]:
+        return None
+    return float((step[rises[-1]] - step[rises[0]]) / (epoch[rises[-1]] - epoch[rises[0]]))
+
+
 def names_a_run(key: str) -> bool:
     """Whether a key of another trainer holds the name or the folder of a run."""
     return bool(_NAME.fullmatch(key))
@@ -146,10 +200,13 @@ def _stem(name: str, value: Any) -> Any:
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that seed a run: `seed`, and of other trainers all that end so."""
-    if config.get("kind") in KINDS:
-        return {"seed": config["seed"]} if "seed" in config else {}
-    return {name: value for name, value in config.items() if _SEED.fullmatch(name)}
+    """Return the keys that seed a run: `seed`, and those of scripts and others that end so."""
+    is_ours = config.get("kind") in KINDS
+    return {
+        name: value
+        for name, value in config.items()
+        if name == "seed" or ((not is_ours or name.startswith("params.")) and _SEED.fullmatch(name))
+    }
 
 
 def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
@@ -161,7 +218,8 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
-    return known | {name: known[group] for name, group in groups if group in known}
+    known |= {name: known[group] for name, group in groups if group in known}
+    return known | dict.fromkeys(seeds_of(config), frozenset(["loss"]))
 
 
 def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

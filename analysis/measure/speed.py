@@ -1,7 +1,6 @@
 """Rates of runs, and contrasts of the speed of arms."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -9,7 +8,8 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.differences import differences, recipe
+from analysis.measure.clocks import OTHER_WORK
+from analysis.measure.differences import recipe, why_other_steps
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
 from analysis.observations import (
@@ -40,8 +40,6 @@ COARSER = 1.5
 SPARSE = 4
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
 IN_VAIN = 2.0
-# Keys of other trainers that say how much a step takes.
-_BATCH = re.compile(r"batch_?size|global_?batch|accumulat", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +78,16 @@ class Arm:
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
-    """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
-    return [_arm(group) for group in group_alike(runs, lambda run: recipe(run.log))]
+    """Group runs into arms, whose runs differ only in seed and in keys that affect nothing.
+
+    Logs without a config are runs of their own, unless two in one folder are of one training.
+    """
+    arms = []
+    for group in group_alike(runs, lambda run: recipe(run.log) or run.log.path.parent):
+        whole = _arm(group)
+        is_known = recipe(group[0].log) is not None
+        arms += [whole] if is_known else [Arm(runs=(run,)) for run in whole.runs]
+    return arms
 
 
 def _arm(runs: Sequence[MeasuredRate]) -> Arm:
@@ -128,7 +134,7 @@ def speed_contrast(
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
     if unit != "image" or shift:
-        per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
+        per = "tokens/s as printed" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
     if within and found.unit not in ("step", "round"):
         remarks.append(within.remark)
@@ -209,7 +215,20 @@ def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
     if base.images_per_unit and arm.images_per_unit:
         return "image", math.log(arm.images_per_unit / base.images_per_unit)
     a, b = _tokens_of(base), _tokens_of(arm)
-    return ("token", math.log(b / a)) if a and b else (base.unit, 0.0)
+    if a and b:
+        return "token", math.log(b / a)
+    a, b = _tokens_by_printed(base), _tokens_by_printed(arm)
+    if a and b and max(a, b) > OTHER_WORK * min(a, b):
+        return "token/device", math.log(b / a)
+    return base.unit, 0.0
+
+
+def _tokens_by_printed(run: MeasuredRate) -> float | None:
+    """Return the tokens of a step by the throughput that is printed beside its time, else None."""
+    if run.clock != "printed" or run.unit != "step":
+        return None
+    tokens = run.log.column("tokens_per_s")[run.intervals.row] * run.intervals.seconds
+    return float(np.nanmedian(tokens)) if np.isfinite(tokens).any() else None
 
 
 def _tokens_of(run: MeasuredRate) -> float | None:
@@ -315,9 +334,8 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
     counted = _work(a, b)[0]
     if counted == "unit":
         return "their logs do not say what their records count"
-    for item in differences(a.log, b.log) if counted == "step" else ():
-        if _BATCH.search(item.name) and None not in (item.a, item.b):
-            return f"steps of another batch ({item}), and no images are recorded"
+    if counted == "step" and a.summary and b.summary and (why := why_other_steps(a.log, b.log)):
+        return f"{why}, and no images are recorded"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"printed by {b.log.format} against printed by {a.log.format}"
     return None

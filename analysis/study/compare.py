@@ -1,9 +1,9 @@
 """Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from analysis.measure.loss import Compared, loss_contrast, loss_scatter
+from analysis.measure.loss import Compared, loss_contrast, loss_scatter, sense_of
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID
 from analysis.measure.quality import MARGIN as FID_MARGIN
@@ -15,6 +15,7 @@ from analysis.read.run_log import RunLog
 from analysis.stats.contrast import of_cells, scatter_of_single
 from analysis.stats.replicates import Contrast, Quantity
 from analysis.verdict import Comparison, verdicts
+from configs.schema import KINDS
 from configs.table import Row
 
 
@@ -60,16 +61,20 @@ def compare_arms(
     return [
         {"run": arm.name, "against": base.name, "quantity": quantity.name}
         | verdict
-        | {"differs": attributed(first, arm.logs, of="clock" if quantity is SPEED else "loss")}
+        | {"differs": attributed(first, arm.logs, of=_affected(quantity), word=verdict["word"])}
         for (arm, quantity, _), verdict in zip(made, found, strict=True)
     ]
 
 
+def _affected(quantity: Quantity) -> Literal["clock", "loss"]:
+    return "clock" if quantity.is_speed else "loss"
+
+
 def _have(name: str, sides: Sequence[Sequence[RunLog]]) -> bool:
-    logs = [log for side in sides for log in side]
     if name == "loss":
+        logs = (log for side in sides for log in side)
         return not any((log.config or {}).get("kind") in NO_TRAINING for log in logs)
-    return all(any(name in one for one in log.evaluations) for log in logs)
+    return all(any(name in one for log in side for one in log.evaluations) for side in sides)
 
 
 def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str, Any]]:
@@ -78,10 +83,18 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
     Of more than two arms a single run stands for its cell.
     """
     logs = [run.log for arm in arms for run in arm.runs]
-    names = ("loss", *held_out_losses(logs))
+    names = ("loss", *held_out_losses(logs), *_scores_of_others(logs))
     losses = [Compared(of=of, by=by, margin=margin) for of in names]
     losses.append(Compared(of=FID, by=by, margin=FID_MARGIN))
     return compare_arms(arms, losses, if_known=True, as_cells=len(arms) > 2)
+
+
+def _scores_of_others(logs: Sequence[RunLog]) -> list[str]:
+    """Return the evaluations, as an accuracy, of which more is better, of all but our trainers."""
+    kinds = {(log.config or {}).get("kind") for log in logs}
+    found = {name for log in logs for one in log.evaluations for name in one}
+    scores = sorted(name for name in found if sense_of(name) == "higher")
+    return [] if kinds & (KINDS.keys() - {"command"}) else scores
 
 
 def told(row: Row) -> str:
