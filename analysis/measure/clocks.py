@@ -29,6 +29,8 @@ MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
 RESOLVED = 1e-3
 # Steps whose work differs by more are no common unit; a mean since the start lags behind by less.
 OTHER_WORK = 1.15
+# A first interval of so many times as many steps as others is a jump.
+JUMP = 5
 # The columns of printed rates, in the order of preference, and what each counts.
 _PRINTED = {
     "step_s": "step", "steps_per_s": "step", "images_per_s": "image",
@@ -154,6 +156,10 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
     if "images" not in log.values and log.axis == "step":
         images = log.column("batch")[end]
     kept = (steps > 0) & (seconds > 0)
+    if len(steps):
+        # A trainer that resumes may count from 0 over what it skips.
+        is_first = np.diff(log.attempt[start], prepend=-1) != 0
+        kept &= ~(is_first & (steps > JUMP * np.median(steps)))
     for pause in PAUSES.get(clock, ("profile_s",)):
         spent = np.nan_to_num(log.column(pause))
         kept &= spent[end] == spent[start]

@@ -236,8 +236,9 @@ def _is_again(a: LossCurve, b: LossCurve) -> bool:
         return np.array_equal(a.loss, b.loss)
     if len(a.x) < MIN_VALUES or min(a.loss.min(), b.loss.min()) <= 0:
         return False
-    gap, noise = np.log(b.loss / a.loss), np.diff(np.log(a.loss), n=2)
-    return float(np.sqrt(np.mean(gap**2))) <= SAME_NOISE * float(np.sqrt(np.mean(noise**2)))
+    # Of fourth differences a trend is no part; they are wider than the noise by the root of 70.
+    gap, noise = np.log(b.loss / a.loss), np.diff(np.log(a.loss), n=4) / math.sqrt(70)
+    return float(np.median(np.abs(gap))) <= SAME_NOISE * float(np.median(np.abs(noise)))
 
 
 def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:

@@ -80,7 +80,8 @@ class Range:
     @property
     def remark(self) -> str:
         """Its end in words, and its begin if that is late."""
-        begin, end = f"{self.low:.6g}", f"{self.high:.6g}"
+        digits = ".0f" if self.by in ("step", "images") else ".6g"
+        begin, end = f"{self.low:{digits}}", f"{self.high:{digits}}"
         is_late = self.low > LATE * self.high
         if self.by == "step":
             words = f"from step {begin} to {end}" if is_late else f"up to step {end}"

@@ -44,8 +44,14 @@ def placement(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def nodes(facts: Mapping[str, Any]) -> frozenset[str]:
-    """Return the nodes of the ranks, none if they are not known."""
-    return frozenset(str(place["node"]) for place in placement(facts) if place.get("node"))
+    """Return the nodes of the ranks, none if they are not known.
+
+    Those of several clusters may have the same names.
+    """
+    slurm = facts.get("slurm")
+    cluster = slurm.get("cluster") if isinstance(slurm, Mapping) else None
+    of = f" of {cluster}" if cluster else ""
+    return frozenset(f"{place['node']}{of}" for place in placement(facts) if place.get("node"))
 
 
 def ranks(facts: Mapping[str, Any]) -> int | None:

@@ -128,7 +128,7 @@ def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
     for arm, told in (("b", "code: 000000000000 -> 111111111111, then 000000000000"),
                       ("c", "optimizer.lr: 0.0001 -> 0.0001, then 0.0003")):  # fmt: skip
         found = verdicts(tmp_path / "a", tmp_path / arm)
-        assert found["loss"]["differs"] == f"the effect of {told}"
+        assert found["loss"]["differs"].endswith(told)
 
 
 def test_a_loss_that_is_mostly_not_finite_is_not_compared(
