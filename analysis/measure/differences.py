@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
 from analysis.read.machine import THREADS, machine, ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from configs.schema import KINDS, keys
@@ -34,19 +32,6 @@ _NAME = re.compile(
     r"(?:.*\W)?(?:output|log|logging|run|save|exp|experiment)s?_?(?:dir|directory|folder|path|name)",
     re.IGNORECASE,
 )
-# Keys of scripts and of other trainers that say how many images a step takes, and that count the
-# devices which may share them, or add to them.
-_BATCH = re.compile(
-    r"(?!.*(?:eval|val|test)).*(?:batch[_-]?size|global_?batch|accumulat|(?<![^\W_])(?:batch|[mg]?bs|bsz)$)",
-    re.IGNORECASE,
-)
-_DEVICES = re.compile(
-    r"(?:.*[\W_])?(?:n(?:um|_|um_)?(?:gpus?|nodes|devices|processes|machines)|nproc|world_?size|gpus"
-    r"|nodes|devices)(?:_per_\w+)?",
-    re.IGNORECASE,
-)
-# Epochs whose lengths differ by more are of another batch, or of other data.
-OTHER_LENGTH = 1.2
 # Facts of a run that can have changed its loss, too.
 _OF_LOSS = ("engine", "code", "versions.", "images_")
 
@@ -161,32 +146,6 @@ def follows(fact: str, configured: Iterable[str]) -> bool:
         key for prefix, keys in DERIVED_FACTS.items() if fact.startswith(prefix) for key in keys
     )
     return bool(sources) and any(name.startswith(sources) for name in configured)
-
-
-def why_other_steps(a: RunLog, b: RunLog) -> str | None:
-    """Return why the steps of two runs may be of other numbers of images, or None."""
-    for item in differences(a, b):
-        is_known = item.a is not None and item.b is not None
-        if is_known and _BATCH.match(item.name):
-            return f"steps of another batch ({item})"
-        is_asked = item.source == "config" and _DEVICES.fullmatch(item.name)
-        is_count = is_asked or item.name == "ranks"
-        if is_known and is_count and f"{item.a}{item.b}".isdecimal():
-            return f"steps that may take more images on more devices ({item})"
-    one, other = _steps_per_epoch(a), _steps_per_epoch(b)
-    if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
-        return f"steps of which {one:.4g} and {other:.4g} make an epoch"
-    return None
-
-
-def _steps_per_epoch(log: RunLog) -> float | None:
-    """Return the steps from the first rise of the epoch to its last one, per epoch between them."""
-    known = np.flatnonzero(~np.isnan(log.column("epoch")))
-    step, epoch = log.step[known], log.column("epoch")[known]
-    rises = np.flatnonzero(np.diff(epoch) > 0) + 1
-    if log.axis != "step" or len(rises) < 2 or epoch[rises[-1]] <= epoch[rises[0]]:
-        return None
-    return float((step[rises[-1]] - step[rises[0]]) / (epoch[rises[-1]] - epoch[rises[0]]))
 
 
 def names_a_run(key: str) -> bool:

@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.measure.aligned import aligned, begin_of
-from analysis.measure.differences import why_other_steps
 from analysis.measure.loss_curve import (
     TIMED,
     LossCurve,
@@ -22,6 +21,7 @@ from analysis.measure.loss_curve import (
     why_other_schedule,
     why_unlike,
 )
+from analysis.measure.work import why_other_steps
 from analysis.observations import (
     group_alike,
     is_repeat,

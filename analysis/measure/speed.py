@@ -8,10 +8,10 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.clocks import OTHER_WORK
-from analysis.measure.differences import recipe, why_other_steps
+from analysis.measure.differences import recipe
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
+from analysis.measure.work import why_other_steps, work
 from analysis.observations import (
     begun_at,
     group_alike,
@@ -120,7 +120,7 @@ def speed_contrast(
     if why := why_not_comparable(base, arm, at_once):
         return refused(why)
     base, arm, within, remarks = alike_in_range(base, arm)
-    unit, shift = _work(base.runs[0], arm.runs[0])
+    unit, shift = work(base.runs[0], arm.runs[0])
     sides = [_replicates(base, 0.0), _replicates(arm, shift)]
     if not all(sides):
         lacks = "no time is recorded"
@@ -144,7 +144,7 @@ def speed_contrast(
 def log_ratio(base: Arm, arm: Arm) -> float | None:
     """Return the log of the mean speed of one comparable arm over another's, None if unknown."""
     base, arm, *_ = alike_in_range(base, arm)
-    sides = [_replicates(base, 0.0), _replicates(arm, _work(base.runs[0], arm.runs[0])[1])]
+    sides = [_replicates(base, 0.0), _replicates(arm, work(base.runs[0], arm.runs[0])[1])]
     if not all(sides):
         return None
     before, after = (float(np.mean([run.log for run in side])) for side in sides)
@@ -208,40 +208,6 @@ def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset
     if is_alike and (pairs or not is_mixed):
         return None, pairs
     return Range(by="step", low=low, high=high), pairs
-
-
-def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
-    """Return what speed is counted in, and the log of how much more of it a unit of `arm` holds."""
-    if base.images_per_unit and arm.images_per_unit:
-        return "image", math.log(arm.images_per_unit / base.images_per_unit)
-    a, b = _tokens_of(base), _tokens_of(arm)
-    if a and b:
-        return "token", math.log(b / a)
-    a, b = _tokens_by_printed(base), _tokens_by_printed(arm)
-    if a and b and max(a, b) > OTHER_WORK * min(a, b):
-        return "token/device", math.log(b / a)
-    return base.unit, 0.0
-
-
-def _tokens_by_printed(run: MeasuredRate) -> float | None:
-    """Return the tokens of a step by the throughput that is printed beside its time, else None."""
-    if run.clock != "printed" or run.unit != "step":
-        return None
-    tokens = run.log.column("tokens_per_s")[run.intervals.row] * run.intervals.seconds
-    return float(np.nanmedian(tokens)) if np.isfinite(tokens).any() else None
-
-
-def _tokens_of(run: MeasuredRate) -> float | None:
-    """Return the tokens of a step of a log that counts them, else None."""
-    if run.unit != "step":
-        return None
-    tokens = run.log.column("tokens")
-    known = ~np.isnan(tokens)
-    rises = np.diff(run.log.step[known])
-    each = np.diff(tokens[known])[rises > 0]
-    if not len(each) or (each <= 0).any():
-        return None
-    return float(each.sum() / rises[rises > 0].sum())
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -331,7 +297,7 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
         return f"{b.clock} clock against {a.clock} clock"
     if a.unit != b.unit:
         return f"{b.unit}s against {a.unit}s"
-    counted = _work(a, b)[0]
+    counted = work(a, b)[0]
     if counted == "unit":
         return "their logs do not say what their records count"
     if counted == "step" and a.summary and b.summary and (why := why_other_steps(a.log, b.log)):
