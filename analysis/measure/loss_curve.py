@@ -48,7 +48,7 @@ _OF_QUANTITY = re.compile(
 )
 # Keys of scripts and of other trainers that say how long a run trains, as its schedule does.
 _LENGTH = re.compile(
-    r"(?:(?:params|args|config|train\w*|optim\w*|schedul\w*)\W)*"
+    r"(?:(?:params|args|config|train\w*?|optim\w*?|schedul\w*?)[\W_])*"
     r"(?:n_?|num_?|max_?|total_?)?(?:train(?:ing)?_?)?(?:steps|epochs|iters|iterations)",
     re.IGNORECASE,
 )
