@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.measure.clocks import Intervals, choose_clocks, intervals, why_uncertain
+from analysis.measure.clocks import PAUSES, Intervals, choose_clocks, intervals, why_uncertain
 from analysis.measure.loss_curve import Range
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog, kept_with_log
@@ -61,11 +61,18 @@ class MeasuredRate:
         if self.seconds is None:
             return None
         seconds = self.seconds.estimate()
+        if self.evaluates:
+            return Estimate(value=1 / seconds.value)
         return Estimate(
             value=1 / seconds.value,
             low=1 / seconds.high if seconds.high else None,
             high=1 / seconds.low if seconds.low and seconds.low > 0 else None,
         )
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether each interval holds an evaluation, so that training alone is not timed."""
+        return self.clock in PAUSES and "always_evaluates" in self.log.facts
 
     @property
     def doubt(self) -> str | None:
@@ -82,6 +89,8 @@ class MeasuredRate:
         seconds = self.seconds.estimate()
         if self.doubt:
             return self.doubt
+        if self.evaluates:
+            return "every interval holds an evaluation: training alone is not timed"
         if seconds.low is None:
             return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
         if seconds.low < (1 - WIDEST) * seconds.value:

@@ -67,7 +67,7 @@ class Arm:
         logs = np.array([math.log(run.rate.value) for run in self.runs if run.rate])
         if len(logs) < 2:
             return None
-        if self.doubt:
+        if self.doubt or self.runs[0].evaluates:
             return Estimate(value=math.exp(logs.mean()))
         return one_sample(logs).widened(max(run.blur for run in self.runs)).ratio()
 
@@ -136,6 +136,8 @@ def speed_contrast(
     if unit != "image" or shift:
         per = "tokens/s as printed" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
+    if base.runs[0].evaluates:
+        remarks.append("evaluations included")
     if within and found.unit not in ("step", "round"):
         remarks.append(within.remark)
     return replace(found, remarks=(*found.remarks, *remarks))
@@ -295,6 +297,8 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
         if untimed is not None:
             return f"no time was read of {untimed.log.name}"
         return f"{b.clock} clock against {a.clock} clock"
+    if a.evaluates != b.evaluates:
+        return "every interval of one holds an evaluation, which its time counts"
     if a.unit != b.unit:
         return f"{b.unit}s against {a.unit}s"
     counted = work(a, b)[0]

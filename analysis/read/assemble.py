@@ -159,7 +159,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     place = np.cumsum(np.diff(step[kept], prepend=-1) != 0) - 1
     taken = rows.take(kept)
     merged = taken.merged(place)
-    merged, uncertain = with_evaluated(merged, taken, place, is_main[kept])
+    merged, always_evaluates = with_evaluated(merged, taken, place, is_main[kept])
     of = of[kept][np.append(np.diff(place) != 0, True)]
     remarks = []
     if found.begun:
@@ -177,6 +177,9 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
         mixed = dict.fromkeys(("step", "loss", "time"), why)
     merged, doubts = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
+    if always_evaluates:
+        facts["always_evaluates"] = True
+        remarks.append("every interval holds an evaluation, which its time counts")
     if is_mean(placed.loss_name) and placed.axis != "epoch":
         facts["mean_loss"] = placed.loss_name
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
@@ -196,7 +199,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     lost = int(np.isinf(merged["loss"]).sum())
     if lost and finite:
         remarks.append(f"{lost} of {lost + finite} losses are not finite")
-    uncertain |= {**doubts, **placed.uncertain, **mixed}
+    uncertain = {**doubts, **placed.uncertain, **mixed}
     if found.twice and 2 * min(found.twice, _other_losses(rows)) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"
     if found.twice and _is_rounded(log.step):

@@ -11,14 +11,16 @@ from analysis.read.run_log import Ints
 from analysis.read.vocabulary import is_evaluation, key_of
 from analysis.stats.intervals import Floats
 
-# Above this share of intervals with an evaluation none is left to time the training by.
+# Above this share of intervals with an evaluation none is left to time the training alone by.
 ALL_EVALUATED = 0.9
 
 
 def with_evaluated(
     merged: Rows, rows: Rows, number: Ints, is_main: NDArray[np.bool_]
-) -> tuple[Rows, dict[str, str]]:
+) -> tuple[Rows, bool]:
     """Return merged rows with a count of evaluations that rises over each interval with one.
+
+    If every interval has one there is no count, but a True beside them.
 
     `number` [n] are the merged rows of `rows`. An evaluation in a record of its own is after or
     before the training's of that step, by its place; another may be on either side of its row.
@@ -35,10 +37,10 @@ def with_evaluated(
     counts = np.bincount(np.append(at[~is_after], at[~is_before] + 1), minlength=len(merged) + 1)
     counts = counts[: len(merged)]
     if not counts[1:].any():
-        return merged, {}
+        return merged, False
     if (counts[1:] > 0).mean() > ALL_EVALUATED:
-        return merged, {"time": "every interval holds an evaluation: training alone is not timed"}
-    return merged.replace(evaluated=np.cumsum(counts, dtype=np.float64)), {}
+        return merged, True
+    return merged.replace(evaluated=np.cumsum(counts, dtype=np.float64)), False
 
 
 def evaluation_records(

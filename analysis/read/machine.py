@@ -15,7 +15,7 @@ DERIVED = frozenset([
     "parameters", "macs_per_image", "training_flops_per_image", "recomputed_macs_per_image",
     "extra_macs_per_image", "tokens_per_image", "replicate", "shard", "tensor", "micro_batch",
     "accumulation", "vae_sha256", "base_parameters", "compile",
-    "newton_schulz_flops_per_step", "prompts", "mean_loss",
+    "newton_schulz_flops_per_step", "prompts", "mean_loss", "always_evaluates",
 ])  # fmt: skip
 
 THREADS = "threads of all ranks"

@@ -1,12 +1,14 @@
 """An evaluation, in whatever format, is no training time and no training loss."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from analysis.measure.rate import measure_rate
+from analysis.measure.speed import Arm, speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from tests.analysis.foreign_logs import START
@@ -77,8 +79,13 @@ def test_evaluations_among_events_are_left_out_of_the_wall_clock(tmp_path):
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("beside", "jsonl"), ("after", "csv"), ("after", "")])
-def test_training_with_an_evaluation_in_every_interval_is_not_timed(form, suffix, tmp_path):
+def test_an_evaluation_in_every_interval_counts_and_is_told(form, suffix, tmp_path):
     path = tmp_path / (f"x.{suffix}" if suffix else "events")
     log = planted(path, form=form, evaluate=1)
     assert measure_rate(log, clock="wall").rate.low is None
-    assert "every interval holds an evaluation" in log.uncertain["time"]
+    assert log.remarks[0].endswith("every interval holds an evaluation, which its time counts")
+    sides = [Arm(runs=(measure_rate(one, clock="wall"),)) for one in (log, log)]
+    assert "evaluations included" in speed_contrast(*sides).remarks
+    without = replace(log, facts={})
+    sides[1] = Arm(runs=(measure_rate(without, clock="wall"),))
+    assert speed_contrast(*sides).is_refused
