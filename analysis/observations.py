@@ -8,10 +8,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from analysis.foreign_keys import kind_of
 from analysis.measure.differences import (
     causes,
     differences,
-    names_a_run,
     recipe,
     seeds_of,
 )
@@ -210,7 +210,7 @@ def attributed(
     seeds = {*seeds_of(a.config), *seeds_of(b.config)}
     found = [item for item in causes(differences(a, b), of=of) if item.name not in seeds]
     # A name is no cause, unless nothing else tells the runs apart.
-    found = [item for item in found if not names_a_run(item.name)] or found
+    found = [item for item in found if kind_of(item.name) != "name"] or found
     names = [item.name for item in found]
     sides = [[nodes_of(log) for log in side] for side in (base, arm)]
     is_apart = all(map(all, sides)) and not common_nodes(*sides)

@@ -55,8 +55,11 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
         is_another = all(begun) and begun[0].isdisjoint(begun[1])
         return "a copy" if is_equal and a.path != b.path and not is_another else None
     pace = float(np.nanmedian(np.diff(time))) if len(time) > 1 else 0.0
-    same = SAME_S if is_equal and a.config is None else 0.0
-    is_close = np.nanmax(apart) <= max(IN_STEP * pace, same)
+    if a.config is None:
+        # Of logs without a config the losses have to agree, too.
+        is_close = is_equal and np.nanmax(apart) <= max(IN_STEP * pace, SAME_S)
+    else:
+        is_close = np.nanmax(apart) <= IN_STEP * pace
     return "a copy, or another rank," if is_close else None
 
 

@@ -1,10 +1,11 @@
 """Differences between two runs: their configs, by the schema's tags, and their machines."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from analysis.foreign_keys import Kind, kind_of, place_of
 from analysis.read.machine import THREADS, machine, ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from configs.schema import KINDS, keys
@@ -21,17 +22,6 @@ DERIVED_FACTS = {
 Source = Literal["config", "machine"]
 CLOCK = frozenset(["clock"])
 BOTH = CLOCK | {"loss"}
-# Keys of other trainers: of seeds, of when and where a run ran, and of its name and folders, whose
-# numbers do not tell arms apart.
-_SEED = re.compile(r"(?:^|.*[\W_])seed", re.IGNORECASE)
-_LABEL = re.compile(
-    r"(?:.*\W)?(?:(?:run|exp|experiment)_?id|start_time|timestamp|pid|host|hostname|port)",
-    re.IGNORECASE,
-)
-_NAME = re.compile(
-    r"(?:.*\W)?(?:output|log|logging|run|save|exp|experiment)s?_?(?:dir|directory|folder|path|name)",
-    re.IGNORECASE,
-)
 # Facts of a run that can have changed its loss, too.
 _OF_LOSS = ("engine", "code", "versions.", "images_")
 
@@ -69,7 +59,8 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
         tags = _tags(a.config) | _tags(b.config)
         for name, old, new in _unlike(a.config, b.config):
             if name != "name":
-                is_alike = name not in tags and _stem(name, old) == _stem(name, new)
+                is_foreign = name not in tags or name.startswith("params.")
+                is_alike = is_foreign and _stem(name, old) == _stem(name, new)
                 # An unknown key affects both.
                 affects = frozenset[str]() if is_alike else tags.get(name, BOTH)
                 if name == "train.steps" and not (decays(a) or decays(b)):
@@ -148,14 +139,46 @@ def follows(fact: str, configured: Iterable[str]) -> bool:
     return bool(sources) and any(name.startswith(sources) for name in configured)
 
 
-def names_a_run(key: str) -> bool:
-    """Whether a key of another trainer holds the name or the folder of a run."""
-    return bool(_NAME.fullmatch(key))
-
-
 def _stem(name: str, value: Any) -> Any:
-    """Return the name or the folder of a run without its numbers, and other values as they are."""
-    return re.sub(r"\d+", "", str(value)) if names_a_run(name) else value
+    """Return the name or the folder of a run without its numbers, and of data without the job's.
+
+    Other values stay as they are.
+    """
+    kind = kind_of(name)
+    if kind == "name":
+        return re.sub(r"\d+", "", str(value))
+    return place_of(value) if kind == "quantity" else value
+
+
+def keys_of_others(a: RunLog, b: RunLog) -> Iterator[Difference]:
+    """Yield the differences in keys of scripts and of other trainers, whose names alone speak.
+
+    A key that one config lacks is null in it, unless the configs have little in common.
+    """
+    if a.config is None or b.config is None:
+        return
+    is_ours = {a.config.get("kind"), b.config.get("kind")} <= KINDS.keys()
+    shared = len(a.config.keys() & b.config.keys())
+    are_alike = 2 * shared >= max(len(a.config), len(b.config))
+    for item in differences(a, b):
+        is_told = are_alike or (item.name in a.config and item.name in b.config)
+        is_asked = item.source == "config" and (not is_ours or item.name.startswith("params."))
+        is_moved = kind_of(item.name) == "quantity" and place_of(item.a) == place_of(item.b)
+        if is_asked and is_told and item.affects and not is_moved:
+            yield item
+
+
+def key_kind(item: Difference) -> Kind:
+    """Return what the key of a difference is about; what is on or off names no quantity."""
+    kind = kind_of(item.name)
+    is_switch = {str(item.a).lower(), str(item.b).lower()} & {"true", "false"}
+    return "unknown" if is_switch and kind != "setting" else kind
+
+
+def unclear_key(a: RunLog, b: RunLog) -> str | None:
+    """Return a key that differs and may change what a step or a loss is, None if none may."""
+    items = keys_of_others(a, b)
+    return next((item.name for item in items if key_kind(item) == "unknown"), None)
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,20 +187,24 @@ def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in config.items()
-        if name == "seed" or ((not is_ours or name.startswith("params.")) and _SEED.fullmatch(name))
+        if name == "seed"
+        or ((not is_ours or name.startswith("params.")) and kind_of(name) == "seed")
     }
 
 
 def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     kind = config.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        labels = dict.fromkeys(filter(_LABEL.fullmatch, config), frozenset[str]())
+        names = (name for name in config if kind_of(name) == "label")
+        labels = dict.fromkeys(names, frozenset[str]())
         return labels | dict.fromkeys(seeds_of(config), frozenset(["loss"]))
     known = dict.fromkeys(REMOVED_KEYS, BOTH)
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
     known |= {name: known[group] for name, group in groups if group in known}
+    ours = (name for name in config if name.startswith("params.") and kind_of(name) == "label")
+    known |= dict.fromkeys(ours, frozenset[str]())
     return known | dict.fromkeys(seeds_of(config), frozenset(["loss"]))
 
 
@@ -197,7 +224,7 @@ def recipe(log: RunLog) -> frozenset[tuple[str, str]] | None:
         return None
     tags = _tags(log.config)
     config = {
-        name: value if name in tags else _stem(name, value)
+        name: _stem(name, value) if name not in tags or name.startswith("params.") else value
         for name, value in log.config.items()
         if (affects := tags.get(name, BOTH)) and "resources" not in affects
     }

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from analysis.measure.aligned import aligned, begin_of
+from analysis.measure.differences import unclear_key
 from analysis.measure.loss_curve import (
     TIMED,
     LossCurve,
@@ -54,8 +55,8 @@ FEWEST_LOST = 3
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
-# Runs whose losses differ by a smaller share of their noise had the same noise, so one seed.
-SAME_NOISE = 0.1
+# So many first records of one seed differ by less, and by a small share of the noise of a record.
+BEGINS, ALIKE, SAME_NOISE = 3, 1e-4, 0.2
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # Words in the names of evaluations of which more, or less, is better.
@@ -134,9 +135,6 @@ def loss_contrast(
         return refused(why)
     if why := why_other_schedule(base[0], arm[0]):
         return refused(why)
-    of_steps = why_other_steps(base[0], arm[0]) if compared.by == "step" else None
-    if of_steps and axis_of([*base, *arm]) == "step":
-        return refused(f"{of_steps}, and no images are recorded")
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
         return refused("one loss is a mean over steps, the other is not")
     if compared.by in TIMED and (at_once := ran_at_once([*base, *arm])):
@@ -147,6 +145,10 @@ def loss_contrast(
     if compared.by == "step" and len(axes) > 1:
         counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
         return refused(f"{counts}; align them by images if both know these")
+    counts_steps = compared.by == "step" and axes.keys() == {"step"}
+    of_steps = why_other_steps(base[0], arm[0]) if counts_steps else None
+    if of_steps and axis_of([*base, *arm]) == "step":
+        return refused(f"{of_steps}, and no images are recorded")
     try:
         (before, again), (after, others) = (
             _unlike([_curve(log, compared) for log in side]) for side in (base, arm)
@@ -176,6 +178,9 @@ def loss_contrast(
     of_one = [len(own) < len(side) and len(own) == 1 for own, side in zip(seeds, runs, strict=True)]
     sides = runs if any(of_one) else seeds
     result = contrast(*sides, steps=steps, of_loss=True, scatter=scatter)
+    has_interval = result.mean is not None and result.mean.error is not None
+    if result.why and not has_interval and (again or others):
+        result = replace(result, why="; ".join([result.why, *again, *others]))
     if any(of_one) and result.is_claim:
         result = replace(result, is_claim=False, remarks=(*result.remarks, "of one seed"))
     remarks = [*result.remarks, *left, *again, *others, *([of_steps] if of_steps else [])]
@@ -184,8 +189,10 @@ def loss_contrast(
         # The first evaluation leaves nothing out.
         begin = max(map(begin_of, every)) if compared.of == "loss" else 0.0
         remarks.append(Range(by=compared.by, low=begin, high=high).remark)
-    if early := told_early(base, arm):
-        remarks.append(early)
+    unclear = unclear_key(base[0], arm[0])
+    doubts = [told_early(base, arm), unclear and f"what {unclear} changes is not known"]
+    if any(doubts):
+        remarks += filter(None, doubts)
         result = replace(result, is_claim=False)
     result = replace(result, remarks=tuple(remarks))
     return told_machines(result, [*base, *arm]) if compared.by in TIMED else result
@@ -230,15 +237,22 @@ def _unlike(curves: Sequence[LossCurve]) -> tuple[list[LossCurve], list[str]]:
 
 
 def _is_again(a: LossCurve, b: LossCurve) -> bool:
-    if len(a.x) != len(b.x) or not np.array_equal(a.x, b.x):
+    """Whether two runs are of one seed: equal ones, or of other seeds that begin as one.
+
+    On GPUs they drift apart later. Other seeds do not begin within a small share of their noise.
+    """
+    if not np.array_equal(a.x, b.x):
         return False
     if seed_of(a.log) == seed_of(b.log):
         return np.array_equal(a.loss, b.loss)
     if len(a.x) < MIN_VALUES or min(a.loss.min(), b.loss.min()) <= 0:
         return False
+    digit = max(decimal_grid(curve.loss) or 0.0 for curve in (a, b))
+    alike = np.maximum(ALIKE, 1.01 * digit / a.loss[:BEGINS])
     # Of fourth differences a trend is no part; they are wider than the noise by the root of 70.
-    gap, noise = np.log(b.loss / a.loss), np.diff(np.log(a.loss), n=4) / math.sqrt(70)
-    return float(np.median(np.abs(gap))) <= SAME_NOISE * float(np.median(np.abs(noise)))
+    noise = np.median(np.abs(np.diff(np.log(a.loss), n=4))) / math.sqrt(70)
+    begin = np.abs(np.log(b.loss / a.loss))[:BEGINS]
+    return bool((begin <= alike).all() and alike.max() <= SAME_NOISE * noise)
 
 
 def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:

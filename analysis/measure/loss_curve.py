@@ -3,14 +3,15 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from analysis.measure.differences import decays, differences
+from analysis.foreign_keys import kind_of, place_of
+from analysis.measure.differences import decays, differences, key_kind, keys_of_others
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
+from analysis.read.vocabulary import key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from configs.schema import KINDS
@@ -37,21 +38,6 @@ _OF_IMAGES = ("data.", "images_in_set")
 _SAME_IMAGES = ("data.flip", "data.skip_bad")
 # Facts in which comparable distances may differ: a run's own training data has its own path.
 _FREE = ("seed", "reference")
-# Keys of scripts and of other trainers that may choose what a loss measures, and on which data.
-_OF_QUANTITY = re.compile(
-    r"(?:.*[\W_])?(?:loss|loss_?(?:type|fn|func|function|name)|criterion|objective|reduction"
-    r"|prediction|prediction_?type|pred_?type|parameteri[sz]ation|v_?pred(?:iction)?|predict_?\w+"
-    r"|\w*snr_?gamma|label_?smoothing|\w+_?weighting|(?:loss|kl|perceptual|lpips|gan|aux|reg)_?weight"
-    r"|data_?set(?:_?(?:name|dir|path|root|config))?|data_?(?:dir|path|root|name)|train_?(?:data|file|set)(?:_?(?:dir|path|file|name))?"
-    r"|resolution|image_?size|img_?size|tokenizer\w*|vae|vae_?\w*(?:name|path))",
-    re.IGNORECASE,
-)
-# Keys of scripts and of other trainers that say how long a run trains, as its schedule does.
-_LENGTH = re.compile(
-    r"(?:(?:params|args|config|train\w*?|optim\w*?|schedul\w*?)[\W_])*"
-    r"(?:n_?|num_?|max_?|total_?)?(?:train(?:ing)?_?)?(?:steps|epochs|iters|iterations)",
-    re.IGNORECASE,
-)
 _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
 
 
@@ -189,17 +175,15 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     if None not in vaes and vaes[0] != vaes[1]:
         return f"their {of} is of latents of another VAE"
     is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
-    for item in differences(a, b):
-        # A data set may have been copied to another folder, under its own name.
-        is_moved = Path(str(item.a)).name == Path(str(item.b)).name
-        if not is_ours or item.name.startswith("params."):
-            is_known = None not in (item.a, item.b)
-            if _OF_QUANTITY.fullmatch(item.name) and is_known and not is_moved:
-                return f"their {of} may be of other images or another objective ({item})"
-            continue
+    for item in keys_of_others(a, b):
+        if key_kind(item) == "quantity":
+            return f"their {of} may be of other images or another objective ({item})"
+    for item in differences(a, b) if is_ours else ():
         if "validation" in item.affects and of != "loss":
             return f"their {of} is measured otherwise ({item})"
-        if "loss" not in item.affects and (item.name != "data.path" or is_moved):
+        # A data set may have been copied to another folder, under its own name.
+        is_other = item.name == "data.path" and place_of(item.a) != place_of(item.b)
+        if "loss" not in item.affects and not is_other:
             continue
         if item.name.startswith(_OF_IMAGES) and item.name not in _SAME_IMAGES:
             return f"their {of} is of other images ({item})"
@@ -214,18 +198,25 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
 
 def why_other_schedule(a: RunLog, b: RunLog) -> str | None:
     """Return why two runs that have seen as many images are at other places of their schedules."""
-    configs = [log.config or {} for log in (a, b)]
-    is_ours = all(config.get("kind") in KINDS for config in configs)
-    for item in differences(a, b):
-        if item.name == "train.steps" and is_ours:
-            images = {config["train.steps"] * config["train.global_batch"] for config in configs}
-            is_length = (decays(a) or decays(b)) and len(images) > 1
-        else:
-            is_asked = not is_ours or item.name.startswith("params.")
-            is_length = is_asked and _LENGTH.fullmatch(item.name) is not None
-        if is_length and None not in (item.a, item.b):
-            return f"their schedules end at other steps ({item})"
-    return None
+    lengths = [item for item in keys_of_others(a, b) if key_kind(item) == "length"]
+    if decays(a) or decays(b):
+        configs = [log.config or {} for log in (a, b)]
+        images = {one.get("train.steps", 0) * one.get("train.global_batch", 1) for one in configs}
+        if len(images) > 1:
+            lengths += [item for item in differences(a, b) if item.name == "train.steps"]
+    if not lengths or _have_one_learning_rate(a, b):
+        return None
+    return f"their schedules end at other steps ({lengths[0]})"
+
+
+def _have_one_learning_rate(a: RunLog, b: RunLog) -> bool:
+    """Whether two runs record the same learning rate at each step that both record."""
+    names = [name for name in a.values if kind_of(name) == "setting" and name in b.values
+             and {"lr", "learning"} & {*key_of(name).split()}]  # fmt: skip
+    _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
+    rates = [(a.column(name)[at_a], b.column(name)[at_b]) for name in names]
+    known = [(one, other) for one, other in rates if np.isfinite(one).any()]
+    return bool(known) and all(np.allclose(*pair, rtol=1e-3, equal_nan=True) for pair in known)
 
 
 def at_common_guidance(logs: Sequence[RunLog], of: str) -> list[RunLog]:

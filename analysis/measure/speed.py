@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.differences import recipe
+from analysis.measure.differences import recipe, unclear_key
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
 from analysis.measure.work import why_other_steps, work
@@ -136,6 +136,9 @@ def speed_contrast(
     if unit != "image" or shift:
         per = "tokens/s as printed" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
+    if unit == "step" and (unclear := unclear_key(base.runs[0].log, arm.runs[0].log)):
+        remarks.append(f"what {unclear} changes is not known")
+        found = replace(found, is_claim=False)
     if base.runs[0].evaluates:
         remarks.append("evaluations included")
     if within and found.unit not in ("step", "round"):

@@ -4,26 +4,15 @@ A ratio of steps per second is one of speeds only if the steps of both runs are 
 """
 
 import math
-import re
 
 import numpy as np
 
 from analysis.measure.clocks import OTHER_WORK
-from analysis.measure.differences import differences
+from analysis.measure.differences import key_kind, keys_of_others
 from analysis.measure.rate import MeasuredRate
+from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 
-# Keys of scripts and of other trainers that say how many images a step takes, and that count the
-# devices which may share them, or add to them.
-_BATCH = re.compile(
-    r"(?!.*(?:eval|val|test)).*(?:batch[_-]?size|global_?batch|accumulat|(?<![^\W_])(?:batch|[mg]?bs|bsz)$)",
-    re.IGNORECASE,
-)
-_DEVICES = re.compile(
-    r"(?:.*[\W_])?(?:n(?:um|_|um_)?(?:gpus?|nodes|devices|processes|machines)|nproc|world_?size|gpus"
-    r"|nodes|devices)(?:_per_\w+)?",
-    re.IGNORECASE,
-)
 # Epochs whose lengths differ by more are of another batch, or of other data.
 OTHER_LENGTH = 1.2
 
@@ -64,14 +53,16 @@ def _tokens_of(run: MeasuredRate) -> float | None:
 
 def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     """Return why the steps of two runs may be of other numbers of images, or None."""
-    for item in differences(a, b):
-        is_known = item.a is not None and item.b is not None
-        if is_known and _BATCH.match(item.name):
+    for item in keys_of_others(a, b):
+        if key_kind(item) == "batch":
             return f"steps of another batch ({item})"
-        is_asked = item.source == "config" and _DEVICES.fullmatch(item.name)
-        is_count = is_asked or item.name == "ranks"
-        if is_known and is_count and f"{item.a}{item.b}".isdecimal():
+        if key_kind(item) == "devices":
             return f"steps that may take more images on more devices ({item})"
+    counts = ranks(a.facts), ranks(b.facts)
+    if None not in counts and counts[0] != counts[1]:
+        return (
+            f"steps that may take more images on more devices (ranks: {counts[0]} -> {counts[1]})"
+        )
     one, other = _steps_per_epoch(a), _steps_per_epoch(b)
     if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
         return f"steps of which {one:.4g} and {other:.4g} make an epoch"

@@ -138,6 +138,24 @@ def test_seeds_that_a_script_ignores_are_one():
     assert "log and 2 more have the losses of one seed" in found.remarks
 
 
+def test_seeds_that_share_their_data_are_several():
+    """The noise of a record is common to 95 %, as with one order of data."""
+    runs = [of_script(loss=1 + 0.002 * seed, **{"params.seed": seed}) for seed in (1, 2, 3)]
+    found = loss_contrast(runs, runs, Compared())
+    assert not any("one seed" in remark for remark in found.remarks)
+
+
+def test_what_an_unknown_key_changes_is_no_claim():
+    arms = [
+        [of_script(loss=(1 + 0.002 * seed) * (0.8 if value else 1),
+                   **{"params.seed": seed, "params.tau": value}) for seed in (1, 2, 3)]
+        for value in (0, 1)
+    ]  # fmt: skip
+    found = loss_contrast(*arms, Compared())
+    assert not found.is_claim
+    assert "what params.tau changes is not known" in found.remarks
+
+
 def test_another_length_matters_if_the_learning_rate_falls_towards_the_end():
     lengths = [{"train.steps": steps, "train.global_batch": 64} for steps in (200, 400)]
     constant = [of_script(kind="pretrain", **one) for one in lengths]

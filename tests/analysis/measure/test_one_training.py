@@ -67,3 +67,8 @@ def test_logs_of_one_training_in_one_folder_count_once():
     arms = group_arms(measure_rates([replace(log, config=None) for log in logs]))
     assert [arm.name for arm in arms] == ["a", "c"]
     assert len(arms[0].runs[0].remarks) >= 2
+
+
+def test_runs_of_a_sweep_that_started_together_stay_several():
+    logs = [WHOLE, replace(RANK, values=RANK.values | {"loss": 0.9 * RANK.column("loss")})]
+    assert len(group_arms(measure_rates([replace(log, config=None) for log in logs]))) == 2
