@@ -7,12 +7,13 @@ by pass, and losses by seed, if what a pair shares is seen in its runs. Repeats 
 their own are compared node by node, or with an allowance for the nodes.
 """
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analysis.stats.mean import Mean
+from analysis.stats.mean import CERTAIN, Mean
 from analysis.stats.repeats import by_repeats, of_some, welch_of, with_nodes
 from analysis.stats.replicates import (
     ALLOWED,
@@ -29,9 +30,11 @@ from analysis.stats.sequential import CommonVariance, common_variance
 from analysis.stats.summary import robust
 
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
-RUN_SCATTER = 0.02
+RUN_SCATTER = CommonVariance(value=0.02**2, freedom=CERTAIN)
 # So many single runs of a table show their own scatter, if it is no more than this.
 FEWEST_SINGLE, MOST_SCATTER = 12, 0.08
+# The share of normal values that the median absolute deviation makes use of.
+EFFICIENCY_OF_MAD = 0.37
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +191,7 @@ def _further(a: Replicate, b: Replicate) -> list[float]:
     return [after - before for before, after in zip(a.stretches, b.stretches, strict=True)]
 
 
-def scatter_of_single(contrasts: Sequence[Contrast]) -> float:
+def scatter_of_single(contrasts: Sequence[Contrast]) -> CommonVariance:
     """Return what a run of a cell is allowed to scatter by, from contrasts with one base.
 
     If the single runs of all cells lie within little more, they may be no more than scatter.
@@ -197,10 +200,14 @@ def scatter_of_single(contrasts: Sequence[Contrast]) -> float:
     if len(logs) + 1 < FEWEST_SINGLE:
         return RUN_SCATTER
     _, sigma = robust(np.array([0.0, *logs]))
-    return max(RUN_SCATTER, sigma) if sigma <= MOST_SCATTER else RUN_SCATTER
+    if sigma > MOST_SCATTER or sigma**2 <= RUN_SCATTER.value:
+        return RUN_SCATTER
+    return CommonVariance(value=sigma**2, freedom=EFFICIENCY_OF_MAD * len(logs))
 
 
-def of_cells(found: Contrast, quantity: Quantity, *, scatter: float = RUN_SCATTER) -> Contrast:
+def of_cells(
+    found: Contrast, quantity: Quantity, *, scatter: CommonVariance = RUN_SCATTER
+) -> Contrast:
     """Return the contrast of two single runs as one of their cells, with an allowance for runs.
 
     What agrees within the margin stays: runs of one seed have the same losses.
@@ -209,7 +216,8 @@ def of_cells(found: Contrast, quantity: Quantity, *, scatter: float = RUN_SCATTE
         return found
     if found.further and all(m.is_within(quantity.margin) for m in (found.mean, *found.further)):
         return found
-    remark = f"one run each, {ALLOWED} {scatter:.0%} each"
-    remark += ", as these cells scatter" if scatter > RUN_SCATTER else ""
-    widened = found.mean.allowing(scatter)
+    each = math.sqrt(scatter.value)
+    remark = f"one run each, {ALLOWED} {each:.0%} each"
+    remark += ", as these cells scatter" if scatter is not RUN_SCATTER else ""
+    widened = found.mean.allowing(each, freedom=scatter.freedom)
     return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.stats.mean import Mean
+from analysis.stats.mean import Mean, satterthwaite
 from analysis.stats.replicates import ALLOWED, FEWEST, Contrast, Replicate, Unit, mean_log
-from analysis.stats.samples import one_sample, satterthwaite, welch
+from analysis.stats.samples import one_sample, welch
 from analysis.stats.sequential import CommonVariance
 
 NODES_DIFFER = "nodes differ"

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import fdtrc
 
 from analysis.stats.intervals import Floats
-from analysis.stats.mean import Mean
+from analysis.stats.mean import Mean, satterthwaite
 from analysis.stats.sequential import CommonVariance
 
 # Pairs share something if they would differ as much by chance in so few cases.
@@ -52,13 +52,6 @@ def beside_drift(sides: Sequence[Floats], places: Sequence[Floats]) -> Mean:
     freedom = float(len(values) - design.shape[1])
     variance = float(rest @ rest) / freedom * float(np.linalg.inv(design.T @ design)[0, 0])
     return Mean(value=float(found[0]), error=math.sqrt(variance), freedom=freedom)
-
-
-def satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
-    """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
-    squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
-    whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
-    return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
 
 
 def without_columns(logs: Floats) -> Floats:
