@@ -18,16 +18,12 @@ from analysis.measure.differences import (
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
-from analysis.stats.intervals import Floats
-from analysis.stats.judge import LEVEL
-from analysis.stats.repeats import common_nodes
-from analysis.stats.replicates import ALLOWED, Contrast, Replicate, blur_of
-from analysis.stats.samples import beside_drift, welch
+from analysis.stats.repeats import common_nodes, places_in_blocks
+from analysis.stats.replicates import Contrast
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
-IN_BLOCKS = "most runs of one before those of the other"
 UNKNOWN_NODES = ", or of nodes, which are not recorded"
 
 
@@ -127,39 +123,10 @@ def _spans(log: RunLog) -> list[tuple[frozenset[str], float, float]]:
     return found
 
 
-def in_blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> bool:
-    """Whether several runs of one arm ran so much before the other's that a drift may tell them."""
-    return _blocks(base, arm) is not None
-
-
-def _blocks(base: Sequence[RunLog], arm: Sequence[RunLog]) -> list[Floats] | None:
-    """Return the places of runs in time if they ran in blocks.
-
-    A node that became slower from run to run would by itself make the arms differ: the places do,
-    by the test of the rates.
-    """
-    sides = [[spans[0][1] for log in side if (spans := _spans(log))] for side in (base, arm)]
-    is_known = len(sides[0]) == len(base) and len(sides[1]) == len(arm)
-    if not is_known or min(len(base), len(arm)) < 2 or any(log.turns for log in (*base, *arm)):
-        return None
-    begun = sorted(sides[0] + sides[1])
-    places = [np.array([begun.index(one) for one in side], dtype=float) for side in sides]
-    return places if welch(*places).p_value() < LEVEL else None
-
-
-def told_in_blocks(
-    found: Contrast, logs: Sequence[Sequence[RunLog]], sides: Sequence[Sequence[Replicate]]
-) -> Contrast:
-    """Return a contrast beside the drift, which is no claim, if runs of two arms ran in blocks."""
-    places = None if found.unit in ("round", "pass") else _blocks(*logs)
-    if places is None:
-        return found
-    mean, remark = found.mean, IN_BLOCKS
-    values = [np.array([run.log for run in side]) for side in sides]
-    if mean is not None and mean.error is not None and [*map(len, values)] == [*map(len, logs)]:
-        mean = beside_drift(values, places).widened(blur_of(*sides))
-        remark = f"{IN_BLOCKS}, {ALLOWED}"
-    return replace(found, mean=mean, is_claim=False, remarks=(*found.remarks, remark))
+def begun_at(log: RunLog) -> float | None:
+    """Return when a run began, None if it is not known, or took turns with others."""
+    spans = _spans(log)
+    return spans[0][1] if spans and not log.turns else None
 
 
 def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:
@@ -226,7 +193,8 @@ def attributed(
     names = [item.name for item in found]
     sides = [[nodes_of(log) for log in side] for side in (base, arm)]
     is_apart = all(map(all, sides)) and not common_nodes(*sides)
-    if of == "clock" and (is_apart or in_blocks(base, arm)):
+    in_blocks = places_in_blocks(*([begun_at(log) for log in side] for side in (base, arm)))
+    if of == "clock" and (is_apart or in_blocks is not None):
         other = "nodes" if is_apart else "times"
         joined = ", ".join([other, *names])
         return f"{other} differ, too ({joined}): not the effect of any one of them"

@@ -55,9 +55,8 @@ class Comparison:
         ends = between(ratio.low, ratio.high)
         parts = _basis(self.contrast, judged.comparisons)
         basis = f"({', '.join(part for part in parts if part != judged.why)})"
-        is_speed = quantity.name.startswith("speed")
         as_fast = f"as fast{quantity.name.removeprefix('speed')}"  # to the target
-        of_base = as_fast if is_speed else f"the {quantity.name}"
+        of_base = as_fast if quantity.is_speed else f"the {quantity.name}"
         times = f"{factor(ratio.value, ratio.low, ratio.high)}x {of_base}"
         if judged.word == "undetermined":
             if ratio.low <= 1 <= ratio.high:
@@ -67,10 +66,10 @@ class Comparison:
             range_ = f"{times}, {ends}"
             return f"{arm} against {base} is undetermined: {range_}, but {judged.why} {basis}"
         if judged.word == "same":
-            alike = f"is {as_fast} as" if is_speed else f"has the same {quantity.name} as"
+            alike = f"is {as_fast} as" if quantity.is_speed else f"has the same {quantity.name} as"
             within = f"within {100 * quantity.margin:.3g} %"
             return f"{arm} {alike} {base} {within}, {ends} times {basis}"
-        if is_speed:
+        if quantity.is_speed:
             return f"{arm} is {times} as {base}, {ends} {basis}"
         return f"{arm} has {times} of {base}, {ends} {basis}"
 

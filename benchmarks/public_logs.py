@@ -32,7 +32,12 @@ from configs.errors import ConfigError, Unreadable
 
 FACTS = Path(__file__).parents[1] / "docs/measurements/public-logs.tsv"
 OUTCOMES = ("right", "wrong and certain", "refused", "unread")
-UNITS = {"steps": ("step",), "epochs": ("epoch",), "samples": ("sample",)}
+# Truths of some logs call episodes and frames steps.
+UNITS = {
+    "steps": ("step", "episode", "frame", "timestep"),
+    "epochs": ("epoch",),
+    "samples": ("sample",),
+}
 # A user who reads one of these knows that the value may be wrong.
 DOUBT = re.compile(
     r"two readings|no unit|does not say|does not name|not known|may be|might be|uncertain"
@@ -145,7 +150,8 @@ def _judge_rate(fact: Fact, reading: Reading) -> str:
     if not fact.truth:
         return "wrong and certain" if certain else "right"
     for low, rate, high, unit in found:
-        if rate is not None and fact.holds(low or rate, high or rate, [f"{unit}s/s"]):
+        units = [f"{unit}s/s", *(f"{name}/s" for name, axes in UNITS.items() if unit in axes)]
+        if rate is not None and fact.holds(low or rate, high or rate, units):
             return "right"
     return "wrong and certain" if certain and not _is_doubted(fact, reading) else "refused"
 

@@ -43,6 +43,8 @@ MARGIN = 0.01
 SEED_SCATTER = 0.02
 # Points that are not above 0, as a skipped step prints, are left out if they are so few and early.
 MOST_LEFT_OUT = 0.05
+# So many losses in a row that are not finite are more than steps that a scaler skips.
+FEWEST_LOST = 3
 # Quantities that people know by another name.
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
@@ -177,12 +179,17 @@ def loss_contrast(
 
 
 def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
-    """Return why a run has no loss at its end: two readings of it, or one that is not finite."""
+    """Return why a run has no loss to compare: two readings of it, or one that is not finite."""
     if doubt := log.uncertain.get(of):
         return f"{log.name}: {doubt}"
     if (step := not_finite_from(log)) is not None:
         mostly = "mostly " if (log.step[~np.isnan(log.column("loss"))] > step).any() else ""
         return f"the loss of {log.name} is {mostly}not finite from step {step} on"
+    for event in log.events:
+        if (rows := event.get("in_a_row", 0)) >= FEWEST_LOST:
+            return (
+                f"the loss of {log.name} is not finite in {rows} records from step {event['step']}"
+            )
     return None
 
 

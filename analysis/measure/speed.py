@@ -13,13 +13,13 @@ from analysis.measure.differences import differences, recipe
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
 from analysis.observations import (
+    begun_at,
     group_alike,
     is_repeat,
     nodes_of,
     pass_of,
     ran_at_once,
     seed_of,
-    told_in_blocks,
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
@@ -127,8 +127,6 @@ def speed_contrast(
         found = contrast(*sides, scatter=scatter)
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
-    logs = [base.logs, arm.logs]
-    found = told_in_blocks(found, logs, sides)
     if unit != "image" or shift:
         per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
@@ -237,6 +235,7 @@ def _replicates(arm: Arm, shift: float) -> list[Replicate]:
             rounds={
                 name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
             },
+            began=begun_at(run.log),
             blur=run.blur,
         )
         for run in arm.runs

@@ -10,11 +10,11 @@ import numpy as np
 from analysis.measure.differences import recipe
 from analysis.measure.time_to_target import MLPERF, Reached, TimeToTarget
 from analysis.observations import (
+    begun_at,
     group_alike,
     nodes_of,
     ran_at_once,
     seed_of,
-    told_in_blocks,
     told_machines,
 )
 from analysis.one_training import distinct_runs
@@ -179,14 +179,13 @@ def _contrast(base: TargetGroup, group: TargetGroup, name: str, power: int) -> C
                 log=power * math.log(getattr(run, name)),
                 seed=seed_of(run.log),
                 nodes=nodes_of(run.log),
+                began=begun_at(run.log),
                 blur=run.blur if name in ("seconds", "images") else 0.0,
             )
             for run in side.reached
         ]
         for side in (base, group)
     ]
-    found = contrast(*sides)
-    logs = [[run.log for run in side.reached] for side in (base, group)]
     if name == "images":
-        return found
-    return told_machines(told_in_blocks(found, logs, sides), [log for side in logs for log in side])
+        return contrast(*sides, of_loss=True)
+    return told_machines(contrast(*sides), [run.log for run in (*base.reached, *group.reached)])

@@ -14,7 +14,7 @@ from analysis.read.attempts import are_mixed, attempts
 from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.evaluations import evaluation_records, with_evaluated
-from analysis.read.run_log import Ints, RunLog
+from analysis.read.run_log import Ints, RunLog, not_finite
 from analysis.read.vocabulary import is_mean, key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
@@ -244,12 +244,6 @@ def _only(batch: Floats) -> int | None:
 def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> RunLog:
     """Return the log of rows in the order of their steps, one a step."""
     step, line = rows["step"].astype(np.int64), np.nan_to_num(rows["line"]).astype(np.int64)
-    events: tuple[Mapping[str, Any], ...] = ()
-    odd = np.flatnonzero(np.isinf(rows["loss"]))
-    if len(odd):
-        first = int(odd[0])
-        event = {"event": "loss not finite", "reason": "nan", "rows": len(odd)}
-        events = (event | {"step": int(step[first]), "line": int(line[first]), "attempt": 1},)
     values = {
         column: np.where(np.isfinite(numbers), numbers, np.nan)
         for column, numbers in rows.columns.items()
@@ -263,6 +257,6 @@ def make_log(rows: Rows, attempt: Ints, *, path: Path, name: str, kind: str) -> 
         attempt=attempt,
         line=line,
         values=values,
-        events=events,
+        events=not_finite(step, line, rows["loss"]),
         evaluations=evaluation_records(step, line, values),
     )

@@ -53,15 +53,15 @@ def timed(
         # Of a user's pattern: seconds since the line before.
         columns["interval_s"] = np.cumsum(np.nan_to_num(columns["interval_s"]))
         rename("interval_s", "elapsed_s")
+    for name in ("train_s", "elapsed_s"):
+        if name in columns and not _passes(columns[name]):
+            rename(name, "duration_s")
     if "day_s" in columns:
         day_s = columns["day_s"] = _unwrapped(columns["day_s"])
         known = day_s[~np.isnan(day_s)]
         is_clock = len(known) > 2 and _share_of_rises(known) > RISES and known[-1] > known[0]
         new = "time" if "time" in columns else "elapsed_s" if is_clock else "duration_s"
         rename("day_s", new)
-    for name in ("train_s", "elapsed_s"):
-        if name in columns and not _passes(columns[name]):
-            rename(name, "duration_s")
     if median(columns.get("duration_s")) >= EPOCH_TIMES:
         rename("duration_s", "time")
     if "time" in columns:

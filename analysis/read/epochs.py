@@ -10,6 +10,7 @@ CUT_S = 0.5
 # A bar that is drawn last at this share of its length has ended.
 ENDED = 0.98
 MOST_EPOCHS = 1e9
+_OF_STEPS = frozenset(["step_s", "steps_per_s"])
 
 
 def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, dict[str, str]] | None:
@@ -30,6 +31,9 @@ def on_axis(rows: Rows, *, step_axis: str = "step") -> tuple[Rows, str, dict[str
         rows = rows.replace(step=(np.round if axis == "sample" else np.ceil)(rows[column]))
         if axis == "sample":
             rows = rows.replace(images=rows[column])
+        if axis not in ("step", "unit"):
+            # Those of a step, which is not the axis.
+            rows = Rows({n: c for n, c in rows.columns.items() if n not in _OF_STEPS})
         if "epoch" in rows or "bar_s" in rows:
             rows, uncertain = through_epochs(rows)
             return rows, axis, uncertain

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.read.formats.structured import as_numbers
 from analysis.read.machine import gpu, machine, nodes, ranks
 from analysis.read.other_logs import read_file
-from analysis.read.run_log import CLOCKED, Ints, RunLog, Stay
+from analysis.read.run_log import CLOCKED, Ints, RunLog, Stay, not_finite
 from analysis.stats.intervals import Floats
 from configs.errors import ConfigError, Unreadable
 from configs.files import read_bytes, read_lines
@@ -51,17 +52,24 @@ def read_ours(run: RunFolder) -> RunLog:
     steps = [record for record in current if _is_step(record)]
     kept = {id(record) for record in steps}
     skipped = f"{run.metrics_file}: {len(odd)} lines are no records and were skipped"
+    step = np.array([record["step"] for record in steps], dtype=np.int64)
+    line = np.array([lines[id(record)] for record in steps], dtype=np.int64)
+    losses = [as_numbers({"loss": record.get("loss")}).get("loss", np.nan) for record in steps]
+    lost = not_finite(step, line, np.array(losses, dtype=float))
+    at = {record["step"]: record for record in steps}
+    events: list[Record] = [record for record in records if "event" in record]
+    events += [one | {n: at[one["step"]][n] for n in ("time", "attempt")} for one in lost]
     log = RunLog(
         name=run.name,
         path=run.path,
         format="ditbench",
-        step=np.array([record["step"] for record in steps], dtype=np.int64),
+        step=step,
         attempt=np.array([record["attempt"] for record in steps], dtype=np.int64),
-        line=np.array([lines[id(record)] for record in steps], dtype=np.int64),
+        line=line,
         values=_columns(steps),
         config=config,
         facts=_last_facts(run, facts),
-        events=tuple(record for record in records if "event" in record),
+        events=tuple(events),
         lost=tuple(r for r in records if _is_step(r) and id(r) not in kept),
         evaluations=tuple(
             record | {"line": lines[id(record)]} for record in current if not _is_step(record)
@@ -73,6 +81,7 @@ def read_ours(run: RunFolder) -> RunLog:
         changed=_changed(settings, {record["attempt"] for record in steps}),
         remarks=(
             *((skipped,) if odd else ()),
+            *(f"{run.name}: {one['rows']} losses are not finite" for one in lost),
             *(
                 f"{run.name}: attempt {n} is left out of the rate: the last one differs in {names}"
                 for n, names in superseded.items()
@@ -233,9 +242,10 @@ def _times(path: Path, arrivals: Path, line: Ints) -> Floats:
 def _joined(parts: list[RunLog], log: RunLog) -> RunLog:
     """Return the rows of all attempts; one that resumes supersedes the later steps before it."""
     kept: list[tuple[RunLog, NDArray[np.bool_]]] = []
-    first = np.inf
+    events, first = [*log.events], np.inf
     for part in reversed(parts):
         rows = part.step < first
+        events += [event for event in part.events if event["step"] < first]
         kept.insert(0, (part, rows))
         first = min(first, part.step[0]) if len(part) else first
     names = dict.fromkeys(name for part in parts for name in part.values)
@@ -244,6 +254,7 @@ def _joined(parts: list[RunLog], log: RunLog) -> RunLog:
         source=parts[-1].path,
         format=parts[-1].format,
         axis=parts[-1].axis,
+        events=tuple(events),
         step=np.concatenate([part.step[rows] for part, rows in kept]),
         attempt=np.concatenate([part.attempt[rows] for part, rows in kept]),
         line=np.concatenate([part.line[rows] for part, rows in kept]),

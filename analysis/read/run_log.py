@@ -116,3 +116,22 @@ class RunLog:
     def state(self) -> RunState:
         """The state of the run by its events; `new` if the log has none."""
         return fold(cast(Iterable[Record], self.events))
+
+
+def not_finite(step: Ints, line: Ints, loss: Floats) -> tuple[dict[str, Any], ...]:
+    """Return the event of losses [n] that are infinite, as NaN is read; none if all are finite.
+
+    It is where most losses are so from there on, else at the longest stretch, `in_a_row`.
+    """
+    printed = np.flatnonzero(~np.isnan(loss))
+    odd = np.isinf(loss[printed])
+    begins, ends = np.flatnonzero(np.diff(odd, prepend=False, append=False)).reshape(-1, 2).T
+    if not len(begins):
+        return ()
+    rows, left = np.cumsum(odd[::-1])[::-1][begins], len(odd) - begins
+    lasts = 2 * rows > left
+    worst = int((lasts if lasts.any() else ends - begins).argmax())
+    row = int(printed[begins[worst]])
+    event = {"event": "loss not finite", "reason": "nan", "attempt": 1}
+    counts = {"rows": int(rows[worst]), "in_a_row": int(ends[worst] - begins[worst])}
+    return (event | counts | {"step": int(step[row]), "line": int(line[row])},)

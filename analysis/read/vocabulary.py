@@ -36,6 +36,13 @@ ALIASES = {
 }  # fmt: skip
 _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
+# What a step of such a name counts: neither is a step of the training.
+_COUNTED = {
+    "frame": "frame", "frames": "frame", "episode": "episode", "episodes": "episode",
+    "num episodes": "episode", "game": "episode", "total timesteps": "timestep",
+    "time total timesteps": "timestep", "num timesteps": "timestep", "timesteps": "timestep",
+    "timestep": "timestep",
+}  # fmt: skip
 # Words that say whose or which value it is, and not what is measured; of a loss also some more.
 _NEUTRAL = frozenset(
     [
@@ -203,6 +210,12 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
         return "duration_s", seconds
     counted = _known(unit.strip("- "))[0]
     return (counted, 1.0) if counted in ("step", "epoch") else ("", share)
+
+
+def counted_by(name: str) -> str:
+    """Return what a name of the column `step` counts: steps of the training, unless it says so."""
+    words = (word for word in key_of(name).split() if word not in _NEUTRAL)
+    return _COUNTED.get(" ".join(words), "step")
 
 
 def tells_unit(name: str, unit: str = "") -> bool:

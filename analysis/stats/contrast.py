@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analysis.stats.mean import CERTAIN, Mean
-from analysis.stats.repeats import by_repeats, of_some, welch_of, with_nodes
+from analysis.stats.repeats import (
+    NODE_SCATTER,
+    NODES_DIFFER,
+    by_repeats,
+    of_some,
+    welch_of,
+    with_nodes,
+)
 from analysis.stats.replicates import (
     ALLOWED,
     FEWEST,
@@ -31,6 +38,7 @@ from analysis.stats.summary import robust
 
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
 RUN_SCATTER = CommonVariance(value=0.02**2, freedom=CERTAIN)
+NODES = CommonVariance(value=NODE_SCATTER**2, freedom=CERTAIN)
 # So many single runs of a table show their own scatter, if it is no more than this.
 FEWEST_SINGLE, MOST_SCATTER = 12, 0.08
 # The share of normal values that the median absolute deviation makes use of.
@@ -210,14 +218,17 @@ def of_cells(
 ) -> Contrast:
     """Return the contrast of two single runs as one of their cells, with an allowance for runs.
 
-    What agrees within the margin stays: runs of one seed have the same losses.
+    Speeds on nodes of their own get the one for nodes. What agrees within the margin stays: runs of
+    one seed have the same losses.
     """
     if found.unit not in ("step", "run") or found.mean is None or found.mean.error is None:
         return found
     if found.further and all(m.is_within(quantity.margin) for m in (found.mean, *found.further)):
         return found
+    if quantity.is_speed and NODES_DIFFER in found.remarks and scatter.value < NODES.value:
+        scatter = NODES
     each = math.sqrt(scatter.value)
     remark = f"one run each, {ALLOWED} {each:.0%} each"
-    remark += ", as these cells scatter" if scatter is not RUN_SCATTER else ""
+    remark += ", as these cells scatter" if scatter not in (RUN_SCATTER, NODES) else ""
     widened = found.mean.allowing(each, freedom=scatter.freedom)
     return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))

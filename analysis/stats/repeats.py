@@ -1,6 +1,7 @@
 """Compare several runs a side that are not paired, on the nodes that both arms used if they can be.
 
-Runs on nodes of their own are compared node by node, or with an allowance for the nodes.
+Runs on nodes of their own are compared node by node, or with an allowance for the nodes; arms of
+which one ran before the other, beside a linear drift.
 """
 
 from collections.abc import Sequence
@@ -8,11 +9,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from analysis.stats.intervals import Floats
+from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean, satterthwaite
 from analysis.stats.replicates import ALLOWED, FEWEST, Contrast, Replicate, Unit, mean_log
-from analysis.stats.samples import one_sample, welch
+from analysis.stats.samples import beside_drift, one_sample, welch
 from analysis.stats.sequential import CommonVariance
 
+IN_BLOCKS = "most runs of one before those of the other"
 NODES_DIFFER = "nodes differ"
 NODES_UNKNOWN = "on nodes that are not recorded"
 # What two nodes of one model may differ by, as a standard deviation of logs.
@@ -24,9 +28,14 @@ def by_repeats(
 ) -> Contrast:
     """Compare runs of nodes that both arms used; if those are too few, nodes with each other."""
     where = [[run.nodes for run in side] for side in (base, arm)]
+    places = places_in_blocks(*([run.began for run in side] for side in (base, arm)))
     if not all(map(all, where)):
-        return replace(welch_of(base, arm, common), remarks=(NODES_UNKNOWN,))
+        unpaired = _unpaired(base, arm, common, places)
+        return replace(unpaired, remarks=(NODES_UNKNOWN, *unpaired.remarks))
     shared = common_nodes(*where)
+    if places is not None:
+        unpaired = _unpaired(base, arm, common, places)
+        return unpaired if shared else _apart(unpaired)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
         found = one_sample(np.array(gaps))
@@ -46,6 +55,34 @@ def by_repeats(
         return Contrast(mean=mean, unit="node", n=min(below, above), sides=(below, above),
                         is_claim=True, remarks=(NODES_DIFFER,))  # fmt: skip
     return _apart(welch_of(base, arm, common))
+
+
+def places_in_blocks(
+    base: Sequence[float | None], arm: Sequence[float | None]
+) -> list[Floats] | None:
+    """Return the places of runs in the order of their begins, if the arms ran in blocks, else None.
+
+    A node that became slower from run to run would by itself make the arms differ: the places do,
+    by the test of the rates.
+    """
+    begun = sorted(one for one in (*base, *arm) if one is not None)
+    if min(len(base), len(arm)) < 2 or len(begun) < len(base) + len(arm):
+        return None
+    places = [np.searchsorted(begun, np.array(side)).astype(float) for side in (base, arm)]
+    return places if welch(*places).p_value() < LEVEL else None
+
+
+def _unpaired(
+    base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance,
+    places: Sequence[Floats] | None,
+) -> Contrast:  # fmt: skip
+    """Return the contrast of unpaired runs; in blocks it is one beside the drift, and no claim."""
+    found = welch_of(base, arm, common)
+    if places is None:
+        return found
+    mean = beside_drift([np.array([run.log for run in side]) for side in (base, arm)], places)
+    remark = f"{IN_BLOCKS}, {ALLOWED}"
+    return replace(found, mean=mean, further=(), is_claim=False, remarks=(remark,))
 
 
 def common_nodes(
@@ -73,7 +110,7 @@ def _apart(found: Contrast) -> Contrast:
     assert found.mean is not None
     mean = found.mean.allowing(NODE_SCATTER)
     remark = f"{NODES_DIFFER}, {ALLOWED} {NODE_SCATTER:.0%} each"
-    return replace(found, mean=mean, is_claim=False, remarks=(remark,))
+    return replace(found, mean=mean, is_claim=False, remarks=(*found.remarks, remark))
 
 
 def _within_nodes(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Mean:

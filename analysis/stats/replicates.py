@@ -31,9 +31,14 @@ class Quantity:
     margin: float
     seed_scatter: float = 0.0
 
+    @property
+    def is_speed(self) -> bool:
+        """Whether it depends on nodes and on what else they do."""
+        return self.name.startswith("speed")
+
     def word(self, log: float) -> Word:
         """Return the word for an arm whose log ratio to the base differs from 0."""
-        if self.name.startswith("speed"):
+        if self.is_speed:
             return "faster" if log > 0 else "slower"
         if self.better == "unknown":
             return "different"
@@ -45,9 +50,10 @@ class Replicate:
     """The log of a quantity of one run, where the run was, and what it shares with others.
 
     `study_pass` names a pass of a study and the nodes it ran on: in a pass each cell runs once, in
-    random order. `rounds` are logs of its turns by the name of the round. `stretches` are logs over
-    further parts of the run, in which the same quantity has to agree, too. `blur` is how far the
-    logs may be off in every run of an arm alike, by printed digits or between two evaluations.
+    random order. `rounds` are logs of its turns by the name of the round. `began` is when the run
+    began, in seconds, if it took no turns. `stretches` are logs over further parts of the run, in
+    which the same quantity has to agree, too. `blur` is how far the logs may be off in every run of
+    an arm alike, by printed digits or between two evaluations.
     """
 
     log: float
@@ -55,6 +61,7 @@ class Replicate:
     seed: Hashable = None
     study_pass: Hashable = None
     rounds: Mapping[str, float] = field(default_factory=dict)
+    began: float | None = None
     stretches: tuple[float, ...] = ()
     blur: float = 0.0
 

@@ -14,9 +14,8 @@ from analysis.measure.rate import measure_rate
 from analysis.measure.speed import Arm, speed_contrast
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import (
-    IN_BLOCKS,
     attributed,
-    in_blocks,
+    begun_at,
     is_repeat,
     nodes_of,
     ran_at_once,
@@ -24,6 +23,7 @@ from analysis.observations import (
 from analysis.read.find import read_logs
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog, Stay
+from analysis.stats.repeats import IN_BLOCKS, places_in_blocks
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
@@ -64,11 +64,10 @@ def test_arms_of_which_one_ran_before_the_other_are_not_attributed(log: RunLog) 
         [at(log, stay("n1", began=start + 10 * n, ended=start + 10 * n + 9)) for n in range(3)]
         for start in (0.0, 1000.0)
     ]
-    assert in_blocks(*sides)
     assert "times differ, too" in attributed(*sides, of="clock")
     mixed = [sides[0][:2] + sides[1][:1], sides[1][1:] + sides[0][2:]]
-    assert not in_blocks(*mixed)
-    assert not in_blocks(sides[0][:1], sides[1][:1])
+    for others in (mixed, [side[:1] for side in sides]):
+        assert attributed(*others, of="clock").startswith("nothing known")
     arms = [Arm(runs=tuple(measure_rate(one, clock="train") for one in side)) for side in sides]
     assert IN_BLOCKS in speed_contrast(*arms).remarks[0]
 
@@ -79,7 +78,7 @@ def test_the_records_of_a_log_without_a_manifest_say_when_it_ran(log: RunLog) ->
         return replace(log, stays={}, values=values)
 
     sides = [[beginning(10_000.0 * (4 * side + n)) for n in range(4)] for side in (0, 1)]
-    assert in_blocks(*sides)
+    assert places_in_blocks(*([begun_at(one) for one in side] for side in sides)) is not None
 
 
 def renumbered(folder: Path, **first: object) -> RunLog:

@@ -24,6 +24,7 @@ from analysis.read.text.values import (
     with_points,
 )
 from analysis.read.vocabulary import (
+    counted_by,
     is_evaluation,
     is_loss,
     meaning,
@@ -155,7 +156,7 @@ def log_of_cells(
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
     renamed, doubt = losses_by_other_names(columns)
     columns |= {own: columns[name] for name, own in renamed.items()}
-    placed = on_axis(Rows(columns))
+    placed = on_axis(Rows(columns), step_axis=counted_by(names.get("step", "")))
     assert placed is not None
     rows, axis, uncertain = placed
     if names.keys().isdisjoint(AXES):

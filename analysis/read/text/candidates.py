@@ -82,7 +82,11 @@ def candidates_of(
         dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
         steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
         every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
-    return [replace(one, sides=_sides(one, every)) if one.has_axis else one for one in every]
+    has_sides = [one.has_axis or is_alone for one in every]
+    return [
+        replace(one, sides=_sides(one, every)) if has else one
+        for one, has in zip(every, has_sides, strict=True)
+    ]
 
 
 def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
@@ -197,7 +201,7 @@ def _columns(
         if column != "loss" or is_whole:
             found[column] = found.pop(names[name])
     if "loss" in found:
-        doubt = doubt or _doubt_of_value(kind, found["loss"])
+        doubt = doubt or kind.doubt or _doubt_of_value(kind, found["loss"])
         if kind.fields[found["loss"]].name == UNNAMED:
             doubt = "a number without a name may be a loss: it falls as one does"
     return found, doubt if is_whole else None

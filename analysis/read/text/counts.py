@@ -8,7 +8,7 @@ from analysis.read.epochs import regularity
 from analysis.read.text.dialects import Dialect, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
-from analysis.read.vocabulary import key_of, preference
+from analysis.read.vocabulary import counted_by, key_of, preference
 from analysis.stats.intervals import Floats
 
 # What is counted over trainings, or beside them, and not within one.
@@ -111,7 +111,7 @@ def axis_of(kind: Kind, key: str) -> str:
     """Return what a count is of: a number without a name may be of samples, or of epochs."""
     one, values = kind.fields[key], kind.rows[key]
     if one.name or one.form != "number":
-        return "step"
+        return counted_by(one.name)
     rises = np.diff(values)[np.diff(values) > 0]
     spacing = float(np.median(rises)) if len(rises) else 1.0
     if _counts_samples(values, spacing):

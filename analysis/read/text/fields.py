@@ -255,6 +255,10 @@ def _values(line: str) -> tuple[list[Field], str]:
             phase = "" if own[1] else name.lower()
         elif phase and not is_evaluation(name) and takes_phase(name):
             name = f"{phase} {name}"
+        names = [one.name for one in found]
+        if name in names and is_loss(name) and any(map(is_evaluation, names[names.index(name) :])):
+            # `Train-acc: 0.9, loss: 0.1 | Val-acc: 0.8, loss: 0.2`
+            name = f"val {name}"
         form = "clock" if match["clock"] else "number"
         total = match.span("total") if match["total"] else None
         count, _, of = name.partition("/")

@@ -15,7 +15,7 @@ LEAST_REGULAR = 0.3
 MOST_FALLS = 0.02
 # A loss in the line of its step is the whole; one in a line beside may be a part.
 BESIDE = 2.1
-_AXES = {"step": 0.5, "sample": 0.3, "epoch": 0.0, "unit": -3.0}
+_OTHER_AXES = {"sample": 0.3, "epoch": 0.0, "unit": -3.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,4 +61,4 @@ def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     if distinct < fewest or is_irregular:
         return 0.0
     size = 0.3 * min(np.log10(distinct), 4.0)
-    return 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + size + _AXES.get(axis, 0.0)
+    return 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + size + _OTHER_AXES.get(axis, 0.5)

@@ -17,14 +17,12 @@ from analysis.read.text.lines import HOLE, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
 from analysis.read.text.values import likelier
-from analysis.read.vocabulary import is_evaluation, is_loss, meaning, takes_phase
+from analysis.read.vocabulary import is_loss
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 RANK, FEWEST_RANKS = "|rank|", 5
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
-# Results of an evaluation that is announced stand at most so many lines below, so often.
-MOST_BELOW, BELOW = 2, 0.9
 # The text between the numbers of a line, and the numbers that belong to words.
 Key = str | tuple[str, ...]
 
@@ -35,7 +33,8 @@ class Kind:
 
     The total of a field is the column `KEY/of`. `decimals` are fields with a value that has a
     fraction, `rounded` those with one of a few digits, `1.58e+04`, `with_commas` those that always
-    have a comma that may be of thousands or of decimals. `sample` is a line of the kind.
+    have a comma that may be of thousands or of decimals. `sample` is a line of the kind, and
+    `doubt` why its loss may be that of evaluations.
     """
 
     head: str
@@ -47,6 +46,8 @@ class Kind:
     rounded: set[str] = field(default_factory=set)
     with_commas: set[str] = field(default_factory=set)
     count: int = 0
+    remarks: list[str] = field(default_factory=list)
+    doubt: str = ""
 
     def is_one_with(self, other: "Kind") -> bool:
         """Whether the fields of one are at least half of the other's, or both draw the same bar.
@@ -111,11 +112,9 @@ def read_kinds(pieces: Iterable[Piece]) -> Text:
             )
             kind.shapes.append(shape)
             kind.count += sum(map(len, shape.parts))
-    every = sorted(kinds.values(), key=lambda kind: (not _is_of_training(kind), -kind.count))
+    every = sorted(kinds.values(), key=lambda kind: (not is_of_training(kind), -kind.count))
     text.epochs = _epochs(every)
     text.kinds = [_filled(kind) for kind in _merged(every[: 4 * MOST_KINDS])]
-    for kind in text.kinds:
-        _name_evaluation(kind, text)
     return text
 
 
@@ -171,7 +170,7 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
         shape.convert(piece, lines.numbers, lines.first[own_lines], lines.place[own_lines])
 
 
-def _is_of_training(kind: Kind) -> bool:
+def is_of_training(kind: Kind) -> bool:
     """Whether lines of a kind are a bar or name a loss: few may stand among many others."""
     return BAR_STEP in kind.fields or any(is_loss(one.name) for one in kind.fields.values())
 
@@ -209,23 +208,6 @@ def _filled(kind: Kind) -> Kind:
     kind.rounded = set().union(*(shape.rounded for shape in kind.shapes))
     kind.with_commas = set().union(*(shape.with_commas for shape in kind.shapes))
     return kind
-
-
-def _name_evaluation(kind: Kind, text: Text) -> None:
-    """Name the results in lines without a count that each stand below `Test Error:`, or such."""
-    counted = {meaning(one.name)[0] for one in kind.fields.values()} & {"step", "epoch", "images"}
-    if not text.phases or counted or not _is_of_training(kind) or BAR_STEP in kind.fields:
-        return
-    place, line, announces = np.array([(-1, -np.inf, False), *text.phases], dtype=float).T
-    at = np.searchsorted(place, kind.rows["place"]) - 1
-    is_below = (announces[at] > 0) & (kind.rows["line"] - line[at] <= MOST_BELOW)
-    if is_below.mean() < BELOW:
-        return
-    kind.fields = {
-        key: replace(one, name=f"val {one.name}")
-        if one.name and takes_phase(one.name) and not is_evaluation(one.name) else one
-        for key, one in kind.fields.items()
-    }  # fmt: skip
 
 
 def _epochs(kinds: Iterable[Kind]) -> Rows:

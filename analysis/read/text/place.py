@@ -1,10 +1,8 @@
 """Place the rows of a candidate on an axis, with what stands in the lines beside them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.read.assemble import Placed, main_group, one_rank
 from analysis.read.columns import Rows, join
@@ -30,33 +28,20 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         rows = Rows(
             {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
         )
-    sides, are_two = [*candidate.sides], False
+    are_two = False
     if candidate.is_bar:
         are_two = _are_two_bars(rows)
         rows = last_drawings(main_group(_with_totals(rows)))
-    else:
-        is_other = _is_announced(rows, text)
-        if not is_other.any():
-            is_other, told = _of_other_totals(rows)
-            remarks += told
-        if is_other.any():
-            others = {name: rows[name][is_other] for name in ("line", "place")}
-            others["val_loss"] = rows["loss"][is_other]
-            sides.append(replace(candidate, rows=Rows(others), has_axis=False))
-            rows = rows.take(~is_other)
     found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
     if found is None:
         return None
     rows, axis, uncertain = found
-    if axis == "sample":
-        # Those of a step, which is not the axis.
-        rows = Rows({n: c for n, c in rows.columns.items() if n not in ("step_s", "steps_per_s")})
     if not candidate.has_loss:
-        for side in sides:
+        for side in candidate.sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
     if are_two:
         uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
-    beside = [(one, _with_epochs(one.rows, epochs)) for one in sides]
+    beside = [(one, _with_epochs(one.rows, epochs)) for one in candidate.sides]
     rows = _with_sides(rows, beside)
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
     if is_rate_of_tokens and candidate.name == "key: value":
@@ -65,7 +50,7 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     return Placed(
         rows=rows,
         axis=axis,
-        remarks=remarks,
+        remarks=[*remarks, *candidate.kind.remarks],
         loss_name=candidate.loss_name,
         uncertain={**uncertain, **candidate.uncertain},
         without_unit=candidate.without_unit.union(
@@ -124,40 +109,6 @@ def last_drawings(rows: Rows) -> Rows:
     return rows.merged(np.append(0, np.cumsum(differs))[: len(rows)])
 
 
-def _is_announced(rows: Rows, text: Text) -> NDArray[np.bool_]:
-    """Return which rows [n] are of an evaluation that a line without a value announces.
-
-    They repeat the epoch and step of the training's last row; those at another are the training's.
-    """
-    found = np.zeros(len(rows), dtype=bool)
-    if not any(is_evaluation for *_, is_evaluation in text.phases) or "loss" not in rows:
-        return found
-    begins = np.array([place for place, *_ in text.phases], dtype=np.float64)
-    of = np.searchsorted(begins, rows["place"]) - 1
-    flags = np.array([False, *(is_evaluation for *_, is_evaluation in text.phases)])[of + 1]
-    at = list(zip(rows["epoch"].tolist(), rows["step"].tolist(), strict=True))
-    last = None
-    for row, (flag, here) in enumerate(zip(flags.tolist(), map(str, at), strict=True)):
-        found[row] = flag and here == last
-        last = last if found[row] else here
-    return found
-
-
-def _of_other_totals(rows: Rows) -> tuple[NDArray[np.bool_], list[str]]:
-    """Return which rows [n] are not of the commonest total, if a few alternate, and a remark.
-
-    `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its evaluation.
-    """
-    of = rows["of"][~np.isnan(rows["of"])]
-    totals, counts = np.unique(of, return_counts=True)
-    if not 2 <= len(totals) <= 3 or (np.diff(of) != 0).sum() < len(totals) + 1:
-        return np.zeros(len(rows), dtype=bool), []
-    main = totals[::-1][counts[::-1].argmax()]
-    names = " and ".join(f"{total:g}" for total in totals if total != main)
-    remark = f"lines that count to {names} may be of evaluations: their loss is a val_loss"
-    return (rows["of"] != main) & ~np.isnan(rows["of"]), [remark]
-
-
 def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
     """Return rows with those of the lines beside them, each at the step that it belongs to."""
     parts, of = [rows], [np.arange(len(rows))]
@@ -171,7 +122,7 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
             name for name in other.columns
             if name in ("line", "place", "time") or is_evaluation(name)
             or (name == "loss" and has_few)
-            or not ((side.axis in ("step", "epoch") and side.has_axis) or name in rows.columns
+            or not ((side.axis not in ("sample", "unit") and side.has_axis) or name in rows.columns
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
         place = np.searchsorted(rows["place"], other["place"]) - 1

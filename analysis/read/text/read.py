@@ -15,6 +15,7 @@ from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.lines import HOLE
 from analysis.read.text.pattern import compiled, matched_rows
+from analysis.read.text.phases import evaluations_apart
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.vocabulary import is_loss, meaning
@@ -35,6 +36,7 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
     if pattern is not None:
         return _read_pattern(path, pattern, name=name)
     text = read_kinds(pieces(path))
+    text.kinds = evaluations_apart(text)
     text.is_of_losses = "loss" in path.name.lower()
     judged = judge_all(text)
     if not judged:
@@ -110,8 +112,10 @@ def _without_count(text: Text) -> list[Judged]:
         is_enough = one.kind.count >= FEWEST_WITHOUT_STEP and has_fractions(one)
         if is_enough and is_loss(one.loss_name) and not one.has_axis:
             rows = one.rows.replace(step=np.arange(1.0, len(one.rows) + 1))
+            placed = placed_rows(replace(one, rows=rows), text)
+            assert placed is not None
             why = "may be that of anything: its lines name neither a step nor an epoch"
-            placed = Placed(rows=rows, axis="unit", uncertain={"loss": why})
+            placed = replace(placed, axis="unit", uncertain={"loss": why})
             found.append(judge(one, placed, numbered=text.numbered))
     return found
 

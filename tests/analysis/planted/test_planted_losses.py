@@ -172,11 +172,12 @@ def test_evaluations_are_compared_near_the_end_though_only_an_early_one_is_at_on
     assert found["ratio"] == pytest.approx(0.83, abs=0.02)
 
 
+@pytest.mark.parametrize("other", ["image", "frame", "episode"])
 def test_losses_by_records_that_count_other_things_are_not_compared(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Callable[..., Any], other: str
 ) -> None:
-    for name, count in (("a", "step"), ("b", "images")):
-        rows = [f"{8 * n if count == 'images' else n},{loss}" for n, loss in enumerate(falling())]
+    for name, count in (("a", "step"), ("b", f"{other}s")):
+        rows = [f"{n if count == 'step' else 8 * n},{loss}" for n, loss in enumerate(falling())]
         (tmp_path / f"{name}.csv").write_text("\n".join([f"{count},loss", *rows]) + "\n")
     [found] = asked("loss", tmp_path / "a.csv", tmp_path / "b.csv")["pairs"]
     assert found["word"] == "not compared"
@@ -203,19 +204,29 @@ def test_the_first_value_of_a_running_mean_is_no_difference(
     assert "is an average over too many records to tell its noise" in found["why"]
 
 
+@pytest.mark.parametrize(
+    ("is_event", "last", "told"),
+    [(True, 100, "from step 310 on"), (False, 100, "from step 310 on"),
+     (False, 35, "in 5 records from step 310")],
+)  # fmt: skip
 def test_a_repeat_that_diverged_is_not_left_out_as_one_that_was_cut_off(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path,
+    verdicts: Callable[..., dict[str, Any]],
+    is_event: bool,
+    last: int,
+    told: str,
 ) -> None:
     for name, arm, own in turns(4, other=LR):
-        length = 30 if name == "b3" else 100
+        length = 30 if name == "b3" and is_event else 100
         loss = falling(100) * np.exp(0.003 * RNG.standard_normal()) * (0.9 if arm == "b" else 1)
+        loss[30 : last if name == "b3" else 30] = np.nan
         run = write_run(tmp_path / name, Run(seconds=seconds(length), loss=loss[:length], **own))
-        if name == "b3":
+        if name == "b3" and is_event:
             *lines, _ = (run / "metrics.jsonl").read_text().splitlines()
             event = {"time": START, "attempt": 1, "event": "failed", "reason": "nan", "step": 310}
             (run / "metrics.jsonl").write_text("\n".join([*lines, json.dumps(event)]) + "\n")
     found = verdicts(tmp_path)["loss"]
-    assert found["why"] == "the loss of b3 is not finite from step 310 on"
+    assert found["why"] == f"the loss of b3 is not finite {told}"
 
 
 def distance(true: float, *, samples: int = 5000, **facts: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ SPEED = Quantity(name="speed", better="higher", margin=0.01)
 LOSS = Quantity(name="loss", better="lower", margin=0.01, seed_scatter=0.02)
 
 
-def arm(logs, *, nodes=(), seeds=(), passes=(), rounds=(), stretches=()):
+def arm(logs, *, nodes=(), seeds=(), passes=(), rounds=(), stretches=(), begins=()):
     return [
         Replicate(
             log=float(log),
@@ -24,6 +24,7 @@ def arm(logs, *, nodes=(), seeds=(), passes=(), rounds=(), stretches=()):
             study_pass=passes[n] if len(passes) else None,
             rounds=rounds[n] if len(rounds) else {},
             stretches=stretches[n] if len(stretches) else (),
+            began=float(begins[n]) if len(begins) else None,
         )
         for n, log in enumerate(logs)
     ]
@@ -55,6 +56,24 @@ def test_losses_of_arms_on_nodes_of_their_own_support_a_claim_that_names_the_nod
     found = contrast(a, b, of_loss=True)
     assert (word(found, LOSS), found.remarks) == ("worse", ("nodes differ",))
     assert word(contrast(a, b)) == "undetermined"
+
+
+@pytest.mark.parametrize("nodes", ["nn", "nm"], ids=["one node", "nodes of their own"])
+def test_arms_that_ran_in_blocks_differ_neither_by_a_drift_nor_by_their_nodes(nodes):
+    rng = np.random.default_rng(5)
+    missed = 0
+    for _ in range(200):
+        begins = np.arange(8.0)
+        speeds = dict(zip("nm", 0.05 * rng.standard_normal(2), strict=True))
+        logs = 0.002 * rng.standard_normal(8) + 0.01 * begins
+        sides = [
+            arm([x + speeds[node] for x in own], nodes=[node] * 4, begins=at)
+            for node, own, at in zip(nodes, np.split(logs, 2), np.split(begins, 2), strict=True)
+        ]
+        found = contrast(*sides)
+        assert not found.is_claim
+        missed += abs(found.mean.value) > found.mean.half_width
+    assert missed <= 20
 
 
 def test_the_speed_of_a_node_cancels_though_the_arms_used_it_unequally_often():

@@ -79,6 +79,12 @@ def test_lists_of_numbers_are_records(text, axis, last, tmp_path):
     assert (log.axis, log.step[-1], log.last("loss")) == (axis, last, 1)
 
 
+def test_the_last_of_fewer_evaluations_is_of_the_last_record(tmp_path):
+    (tmp_path / "history.json").write_text('{"loss": [4, 3, 2, 1], "val_loss": [5, 2.5]}')
+    [log] = read_logs([str(tmp_path)])
+    assert log.evaluations == ({"val_loss (the last)": 2.5, "step": 4, "line": 4},)
+
+
 def test_texts_of_records_hold_counts_and_durations(tmp_path):
     records = [
         f'{{"loss": {9 / n}, "global_step/max_steps": "{n}/20", "elapsed_time": "{n}m 30s"}}'

@@ -289,3 +289,26 @@ def test_stamps_in_lines_of_their_own_are_the_times_of_the_steps(tmp_path):
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert np.nanmedian(np.diff(log.column("time"))) == pytest.approx(10.0)
+
+
+def test_a_loss_after_the_result_of_an_evaluation_is_its_own(tmp_path):
+    rows = [
+        f"epoch: {n}, acc: 0.9, loss: {3 / n:.4f}\nepoch: {n}, eval_acc: 0.8, loss: {4 / n:.4f}"
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.last("loss"), log.evaluations[-1]["val_loss"]) == (0.1, 0.1333)
+    [alone] = logs_of(tmp_path / "x", "\n".join(row.partition("\n")[2] for row in rows))
+    assert "may be that of the evaluation" in alone.uncertain["loss"]
+    lines = [row.replace("\nepoch", " | epoch") for row in rows]
+    [both] = logs_of(tmp_path / "x", "\n".join(lines))
+    assert (both.last("loss"), both.evaluations[-1]["val_loss"]) == (0.1, 0.1333)
+
+
+def test_a_line_with_a_count_can_announce_an_evaluation(tmp_path):
+    rows = [
+        f"step {10 * n} loss {3 / n:.4f}\n*** Validation summary for epoch {n}\n loss={4 / n:.4f}"
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.last("loss"), log.evaluations[-1]["val_loss"]) == (0.1, 0.1333)

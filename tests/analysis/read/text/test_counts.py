@@ -110,9 +110,10 @@ def test_a_number_without_a_name_counts_if_it_rises_by_a_constant(tmp_path):
 
 
 @pytest.mark.parametrize("column", ["frame", "Episode", "total_timesteps"])
-def test_frames_and_episodes_are_steps(column, tmp_path):
+def test_frames_and_episodes_are_counted_as_such(column, tmp_path):
     rows = [f"{500 * n},{n / 7:.3f}" for n in range(1, 30)]
     [log] = logs_of(tmp_path / "x", "\n".join([f"{column},reward", *rows]))
+    assert log.axis in column.lower()
     assert int(log.step[-1]) == 14_500
 
 

@@ -166,7 +166,7 @@ def test_lines_of_another_kind_may_go_on(tmp_path):
     lines += [f"TIMESTEP {n} | TEMPER {n % 3}" for n in range(100, 150)]
     log = log_of(tmp_path / "x", lines)
     assert log.step[-1] == 99
-    assert any("lines of another kind go on to step 149" in remark for remark in log.remarks)
+    assert any("lines of another kind go on to timestep 149" in remark for remark in log.remarks)
 
 
 def test_a_column_of_fractions_is_no_step(tmp_path):

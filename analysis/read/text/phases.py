@@ -1,0 +1,163 @@
+"""Tell the lines of evaluations from the training's, by words above or in them and by totals."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.read.text.counts import counted_steps
+from analysis.read.text.dialects import dialect_of
+from analysis.read.text.fields import BAR_STEP, Field
+from analysis.read.text.kinds import Kind, Text, is_of_training
+from analysis.read.vocabulary import (
+    EVALUATION,
+    is_evaluation,
+    is_loss,
+    key_of,
+    meaning,
+    takes_phase,
+)
+from analysis.stats.intervals import Floats
+
+# Results without a count that stand so closely below an announced evaluation are its own; if no
+# line of their kind has a count, so often.
+MOST_BELOW, BELOW = 2, 0.9
+_COUNTS = frozenset(["step", "epoch", "images"])
+_TRAINING = frozenset(["train", "training"])
+
+
+def evaluations_apart(text: Text) -> list[Kind]:
+    """Return the kinds of a text; those with lines of evaluations as two, with the results named.
+
+    A line is of an evaluation if a line that announces one stands above it, and it has no count or
+    repeats that of the training's last line; if it counts to another total than most of its kind;
+    or if a result before its loss is named so: `eval_acc: 0.9, loss: 0.3`.
+    """
+    phases = _announced(text)
+    found = []
+    for kind in text.kinds:
+        if BAR_STEP in kind.fields:
+            found.append(kind)
+            continue
+        is_other = _is_below(kind, phases, text)
+        if not is_other.any():
+            is_other, remark = _has_other_total(kind)
+            kind.remarks += [remark] if remark else []
+        if not is_other.all():
+            found.append(_part(kind, ~is_other))
+        if is_other.any():
+            found.append(_named(_part(kind, is_other)))
+    return [_by_names(kind, found) for kind in found]
+
+
+def _announced(text: Text) -> Floats:
+    """Return place, line, and whether an evaluation is announced, of each line that tells [3, n].
+
+    They have no value, or only a count: `Validation summary for epoch 9`.
+    """
+    found = [(-1.0, -np.inf, 0.0), *text.phases]
+    for kind in text.kinds:
+        if kind.head and not any(map(_is_result, kind.fields.values())):
+            flag = is_evaluation(kind.head)
+            places = zip(kind.rows["place"].tolist(), kind.rows["line"].tolist(), strict=True)
+            found += [(*place, flag) for place in places]
+    return np.array(sorted(found), dtype=float).T
+
+
+def _is_result(one: Field) -> bool:
+    return bool(one.name) and takes_phase(one.name)
+
+
+def _is_below(kind: Kind, phases: Floats, text: Text) -> NDArray[np.bool_]:
+    """Return which rows [n] are of an evaluation that is announced above them."""
+    place, line, announces = phases
+    at = np.searchsorted(place, kind.rows["place"]) - 1
+    found = announces[at] > 0
+    if not found.any() or not is_of_training(kind):
+        return np.zeros(len(found), dtype=bool)
+    counts = [kind.rows[key] for key, one in kind.fields.items() if meaning(one.name)[0] in _COUNTS]
+    counts += [kind.rows[key] for key in _steps(kind)]
+    is_counted = ~np.isnan(np.array([np.full(len(found), np.nan), *counts])).all(axis=0)
+    is_near = kind.rows["line"] - line[at] <= MOST_BELOW
+    if not is_counted.any():
+        return found & ((found & is_near).mean() >= BELOW)
+    named = np.searchsorted(text.epochs["place"], kind.rows["place"], side="right")
+    counts.append(np.append(np.nan, text.epochs["epoch"])[named])
+    here = [*zip(*(column.tolist() for column in counts), strict=True)]
+    last = ""
+    for row in np.flatnonzero(is_counted).tolist():
+        found[row] &= str(here[row]) == last
+        last = last if found[row] else str(here[row])
+    return found & (is_counted | is_near)
+
+
+def _steps(kind: Kind) -> list[str]:
+    """Return the key of the count that is likeliest the step, if there is one."""
+    return counted_steps(kind, dialect_of([shape.sample for shape in kind.shapes[:20]]))[:1]
+
+
+def _has_other_total(kind: Kind) -> tuple[NDArray[np.bool_], str]:
+    """Return which rows [n] are not of the commonest total, if a few alternate, and a remark.
+
+    `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its evaluation.
+    """
+    totals = next((kind.rows[f"{key}/of"] for key in _steps(kind)), np.zeros(0))
+    of = totals[~np.isnan(totals)]
+    found, counts = np.unique(of, return_counts=True)
+    if not 2 <= len(found) <= 3 or (np.diff(of) != 0).sum() < len(found) + 1:
+        return np.zeros(len(kind.rows), dtype=bool), ""
+    main = found[::-1][counts[::-1].argmax()]
+    names = " and ".join(f"{total:g}" for total in found if total != main)
+    remark = f"lines that count to {names} may be of evaluations: their loss is a val_loss"
+    return (totals != main) & ~np.isnan(totals), remark
+
+
+def _part(kind: Kind, is_own: NDArray[np.bool_]) -> Kind:
+    """Return a kind with some of its rows [n]."""
+    if is_own.all():
+        return kind
+    rows = kind.rows.take(is_own)
+    fields = {key: one for key, one in kind.fields.items() if not np.isnan(rows[key]).all()}
+    return replace(kind, rows=rows, fields=fields, count=len(rows))
+
+
+def _named(kind: Kind, *, only_loss: bool = False) -> Kind:
+    """Return a kind with its results, or its losses, named as an evaluation's."""
+    fields = {
+        key: replace(one, name=f"val {one.name}")
+        if _is_result(one)
+        and (is_loss(one.name) or not only_loss)
+        and (EVALUATION | _TRAINING).isdisjoint(key_of(one.name).split())
+        else one
+        for key, one in kind.fields.items()
+    }
+    return replace(kind, fields=fields)
+
+
+def _by_names(kind: Kind, kinds: Sequence[Kind]) -> Kind:
+    """Return a kind in which a loss after a result of an evaluation is its own, or doubtful.
+
+    It is the training's if a name stands with and without the word: `val_loss: 2, loss: 1`.
+    """
+    names = [key_of(one.name) for one in kind.fields.values()]
+    first = next(filter(is_evaluation, names), "")
+    losses = _losses(kind)
+    has_both = any(name.partition(" ")[2] in names for name in filter(is_evaluation, names))
+    is_after = bool(first and losses) and names.index(first) < names.index(losses[0])
+    if not is_after or has_both or _TRAINING & _words(kind):
+        return kind
+    if any(_losses(one) and not any(map(is_evaluation, _words(one))) for one in kinds):
+        return _named(kind, only_loss=True)
+    return replace(kind, doubt=f"may be that of the evaluation: {first!r} stands before it")
+
+
+def _words(kind: Kind) -> set[str]:
+    """Return the words in the names of a kind's values."""
+    return {word for one in kind.fields.values() for word in key_of(one.name).split()}
+
+
+def _losses(kind: Kind) -> list[str]:
+    """Return the names of losses that no word qualifies as an evaluation's."""
+    names = [key_of(one.name) for one in kind.fields.values()]
+    return [name for name in names if is_loss(name) and not is_evaluation(name)]
