@@ -29,10 +29,10 @@ from analysis.observations import (
 )
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
-from analysis.stats.contrast import Scatter, contrast, scatter_of
+from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.intervals import Floats, decimal_grid
 from analysis.stats.mean import MIN_VALUES, Mean, independent, lag_one, mean_of, trend
-from analysis.stats.replicates import Contrast, Quantity, Replicate, Unit, refused
+from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, Unit, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
 
@@ -55,6 +55,8 @@ TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # steps are neither a noise that turns back (-1/2) nor a smooth curve (1), and if it holds no more
 # independent values than so many.
 FEWEST_LATE, ALIKE, AVERAGED, MOST_AVERAGES = 20, 0.5, (-0.25, 0.5), 18.0
+# Of few records chance makes an autocorrelation that leaves no degrees of freedom: this share stays.
+LEAST_FREEDOM = 0.4
 # Words in the names of evaluations of which more, or less, is better.
 _HIGHER = frozenset(
     ["accuracy", "acc", "acc1", "top1", "top5", "recognised", "precision", "recall", "f1", "auc",
@@ -271,7 +273,7 @@ def _is_average(curve: LossCurve) -> bool:
         return False
     noise = late - trend(late, terms=2)
     alike, (least, most) = lag_one(noise), AVERAGED
-    if alike < ALIKE or len(late) * (1 - alike) > MOST_AVERAGES:
+    if np.ptp(noise) < ROUNDING or alike < ALIKE or len(late) * (1 - alike) > MOST_AVERAGES:
         return False
     return least < lag_one(np.diff(noise)) < most
 
@@ -292,7 +294,8 @@ def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around:
     noise = gap - trend(gap, terms=terms)
     variance, effective = independent(noise, fitted=terms)
     share = max(effective * float(part.sum()) / len(gap), 1.0)
-    return Mean(value=value, error=math.sqrt(variance / share), freedom=max(effective - terms, 1.0))
+    freedom = max(effective - terms, LEAST_FREEDOM * (len(gap) - terms))
+    return Mean(value=value, error=math.sqrt(variance / share), freedom=freedom)
 
 
 def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:

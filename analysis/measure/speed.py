@@ -24,10 +24,10 @@ from analysis.observations import (
 )
 from analysis.one_training import distinct_runs
 from analysis.read.run_log import Ints, RunLog
-from analysis.stats.contrast import Scatter, contrast, scatter_of
+from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import MIN_VALUES, Mean, satterthwaite
-from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, refused
+from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, Scatter, refused
 from analysis.stats.samples import one_sample
 from analysis.stats.summary import ratio_of_means
 
