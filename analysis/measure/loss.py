@@ -55,7 +55,7 @@ TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # steps are neither a noise that turns back (-1/2) nor a smooth curve (1), and if it holds no more
 # independent values than so many.
 FEWEST_LATE, ALIKE, AVERAGED, MOST_AVERAGES = 20, 0.5, (-0.25, 0.5), 18.0
-# Of few records chance makes an autocorrelation that leaves no degrees of freedom: this share stays.
+# So large a share of the degrees of freedom is kept: of few records chance may leave none.
 LEAST_FREEDOM = 0.4
 # Words in the names of evaluations of which more, or less, is better.
 _HIGHER = frozenset(
