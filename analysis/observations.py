@@ -19,12 +19,11 @@ from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
 from analysis.stats.repeats import at_other_hours, common_nodes, places_in_blocks
-from analysis.stats.replicates import Contrast
+from analysis.stats.replicates import CLAIMS, Contrast, Word
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
 Item = TypeVar("Item")
-UNKNOWN_NODES = ", or of nodes, which are not recorded"
 
 
 def seed_of(log: RunLog) -> Any:
@@ -165,6 +164,20 @@ def without_early_ends(
     return kept[0], kept[1], remarks
 
 
+def told_early(base: Sequence[RunLog], arm: Sequence[RunLog]) -> str | None:
+    """Return which arm is in its first half, None if each has a run that is not.
+
+    What learns faster at first may be worse in the end.
+    """
+    sides = [[int(log.step[-1]) if len(log) else 0 for log in side] for side in (base, arm)]
+    longest = max(map(max, sides))
+    for side, last in zip((base, arm), sides, strict=True):
+        is_open = all(log.state.has_events and not log.state.is_done for log in side)
+        if is_open and 2 * max(last) < longest:
+            return f"{side[0].name} has {max(last)} of {longest} steps so far"
+    return None
+
+
 def is_repeat(a: RunLog, b: RunLog) -> bool:
     """Whether two runs differ only in seed and in keys that affect nothing."""
     return recipe(a) is not None and recipe(a) == recipe(b)
@@ -180,9 +193,17 @@ def group_alike(items: Sequence[Item], key: Callable[[Item], Hashable | None]) -
 
 
 def attributed(
-    base: Sequence[RunLog], arm: Sequence[RunLog], *, of: Literal["clock", "loss"]
+    base: Sequence[RunLog],
+    arm: Sequence[RunLog],
+    *,
+    of: Literal["clock", "loss"],
+    word: Word | None = None,
 ) -> str:
-    """Return a phrase that attributes a ratio of the speed or the loss of two arms."""
+    """Return a phrase that attributes a ratio of the speed or the loss of two arms.
+
+    It is an effect only if the `word` of the verdict claims one: two single runs differ by their
+    scatter, too.
+    """
     a, b = base[0], arm[0]
     if a.config is None or b.config is None:
         return "configs unknown: the ratio cannot be attributed"
@@ -203,6 +224,8 @@ def attributed(
         return f"nothing known to affect the {'speed' if of == 'clock' else 'training'} differs"
     if len(found) == 1:
         unknown = of == "clock" and not all(map(all, sides))
-        return f"the effect of {found[0]}" + (UNKNOWN_NODES if unknown else "")
+        if word in CLAIMS:
+            return f"the effect of {found[0]}" + (", or of nodes" if unknown else "")
+        return f"only this differs: {found[0]}" + (" (or nodes)" if unknown else "")
     joined = ", ".join(names)
     return f"{len(found)} things differ ({joined}): not the effect of any one of them"

@@ -6,9 +6,14 @@ import numpy as np
 
 from analysis.observations import seed_of
 from analysis.read.run_log import RunLog
+from analysis.stats.intervals import Floats, decimal_grid
 
 # Runs whose records are never further apart in time than this share of an interval ran in step.
 IN_STEP = 0.1
+# Losses of other runs differ by more than a digit that is so small a share of them.
+FINE = 2e-3
+# Seconds by which the times of two logs of one training differ, if one has whole seconds.
+SAME_S = 1.5
 # A segment begins within so many intervals after the end of the one before it.
 NEXT = 2
 
@@ -44,10 +49,23 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
         return None
     time = a.column("time")[at_a]
     apart = np.abs(b.column("time")[at_b] - time)
+    is_equal = _are_equal(a.column("loss")[at_a], b.column("loss")[at_b])
     if np.isnan(apart).all():
-        is_equal = np.array_equal(a.column("loss")[at_a], b.column("loss")[at_b])
         begun = [{stay.began for stay in log.stays.values()} - {None} for log in (a, b)]
         is_another = all(begun) and begun[0].isdisjoint(begun[1])
         return "a copy" if is_equal and a.path != b.path and not is_another else None
     pace = float(np.nanmedian(np.diff(time))) if len(time) > 1 else 0.0
-    return "a copy, or another rank," if np.nanmax(apart) <= IN_STEP * pace else None
+    same = SAME_S if is_equal and a.config is None else 0.0
+    is_close = np.nanmax(apart) <= max(IN_STEP * pace, same)
+    return "a copy, or another rank," if is_close else None
+
+
+def _are_equal(a: Floats, b: Floats) -> bool:
+    """Whether losses [n] are the same, as stored with 32 bits or printed with enough digits."""
+    known = ~np.isnan(a) & ~np.isnan(b)
+    if not known.any():
+        return False
+    a, b = a[known], b[known]
+    digit = max(decimal_grid(side) or 0.0 for side in (a, b))
+    is_fine = digit <= FINE * float(np.median(np.abs(a)))
+    return np.allclose(a, b, rtol=1e-6, atol=0.51 * digit if is_fine else 0.0)

@@ -47,6 +47,12 @@ def job_facts() -> dict[str, Any]:
     return {name: fact for name, fact in facts.items() if fact is not None}
 
 
+def node_count() -> int | None:
+    """Return the number of nodes of this job; None outside Slurm."""
+    count = _number("SLURM_JOB_NUM_NODES")
+    return int(count) if count and _number("SLURM_JOB_ID") else None
+
+
 def has_gpus() -> bool | None:
     """Return whether Slurm gave this job GPUs on this node; None outside Slurm."""
     if _number("SLURM_JOB_ID") is None:

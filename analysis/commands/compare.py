@@ -3,8 +3,10 @@
 import argparse
 
 from analysis.commands import add_margin
+from analysis.detect.detectors import detect
 from analysis.measure.loss_curve import axis_of
 from analysis.read.find import read_logs
+from analysis.stats.replicates import FEWEST
 from analysis.study.cells import started_runs
 from analysis.study.compare import arms_of, compare_all, differences_of, told
 from analysis.table import put, put_more, remark
@@ -46,5 +48,11 @@ def run(args: argparse.Namespace) -> int:
             lines = map(told, rows)
             print("\n" + "\n".join(map(printable, lines)))
         put_more(differ, args, title=f"what differs from {arms[0].name}:")
+    counts = [len(arm.runs) for arm in arms]
+    if counts[0] < FEWEST <= max(counts):
+        hint = "name the runs to compare, with the one to compare with first"
+        remark([f"{arms[0].name}: fewer runs than others, which are compared with it; {hint}"])
+    findings = [(log, one) for log in logs for one in detect(log)]
+    remark(f"{log.name}: {one.detail}" for log, one in findings if one.kind == "divergence")
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
     return 0

@@ -4,7 +4,7 @@ import argparse
 
 from analysis.commands import add_margin, plot_file, writing
 from analysis.measure.loss import Compared, exact_differences, loss_rows
-from analysis.measure.loss_curve import AXES, NO_TRAINING, loss_curve
+from analysis.measure.loss_curve import AXES, NO_TRAINING, axis_of, loss_curve
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.table import put, remark
@@ -16,7 +16,9 @@ EXAMPLE = "ditbench loss logs/one-rank logs/two-ranks --by train_s --plot loss.p
 
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the axis, the margin, exactness and the plot."""
-    parser.add_argument("--by", choices=AXES, default="step", help="align on this (default: step)")
+    parser.add_argument(
+        "--by", choices=AXES, help="align on this (default: images if all record them, else steps)"
+    )
     parser.add_argument(
         "--of",
         default="loss",
@@ -39,6 +41,7 @@ def run(args: argparse.Namespace) -> int:
     remark(f"{log.name}: left out, it trains nothing" for log in found if log not in logs)
     if len(logs) < 2:
         raise Unreadable(f"{args.paths[0]}: one run; loss compares at least two")
+    args.by = args.by or axis_of(logs)
     if args.plot:
         _draw(logs, args)
     code = _exact(logs, args) if args.exact else _compare(logs, args)

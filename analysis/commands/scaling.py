@@ -11,7 +11,7 @@ from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrast
 from analysis.measure.speed_table import rate_fields
 from analysis.observations import ran_at_once
 from analysis.read.find import read_logs
-from analysis.read.machine import ranks
+from analysis.read.machine import THREADS, ranks
 from analysis.stats.contrast import of_cells
 from analysis.stats.replicates import refused
 from analysis.study.cells import factors_of, started_runs
@@ -21,7 +21,7 @@ from analysis.verdict import Comparison, verdicts
 EXAMPLE = "ditbench cells logs/study-1120 --scaling"
 # What follows from the number of ranks.
 BATCH = "train.global_batch"
-OF_RANKS = frozenset(["ranks", "nodes", "threads of all ranks"])
+OF_RANKS = frozenset(["ranks", "nodes", THREADS])
 
 
 def run(args: argparse.Namespace) -> int:

@@ -26,7 +26,8 @@ def cost_row(log: RunLog) -> dict[str, Any]:
     hours = [f"{model} ({seconds / 3600:.3g} h)" for model, seconds in device_s.items()]
     is_one_count = len({stay.ranks for stay in log.stays.values()}) < 2
     allocated_s = breakdown.allocated_s if breakdown else 0.0
-    train_s = breakdown.seconds.get("train") if breakdown else None
+    # Other programs record no clock of their training steps.
+    train_s = breakdown.seconds.get("train") if breakdown and "train_s" in log.values else None
     return {
         "run": log.name,
         "gpu": " + ".join(hours) if hours[1:] else gpu(log.facts),

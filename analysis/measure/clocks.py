@@ -27,6 +27,10 @@ PAUSES = {
 MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
 # A coarser share of an interval is the clock's resolution, not its noise.
 RESOLVED = 1e-3
+# Steps whose work differs by more are no common unit; a mean since the start lags behind by less.
+OTHER_WORK = 1.15
+# A first interval of so many times as many steps as others is a jump.
+JUMP = 5
 # The columns of printed rates, in the order of preference, and what each counts.
 _PRINTED = {
     "step_s": "step", "steps_per_s": "step", "images_per_s": "image",
@@ -107,7 +111,25 @@ def choose_clocks(logs: Sequence[RunLog]) -> list[str]:
     shared = [clock for clock in CLOCKS if all(clock in clocks for clocks in available if clocks)]
     if len({log.format for log in logs}) > 1 and "printed" in shared:
         shared.remove("printed")
+    if logs and "printed" in shared[1:] and _works_differ(logs, shared[0]):
+        shared = ["printed"]
     return [shared[0] if shared and clocks else (clocks or ["train"])[0] for clocks in available]
+
+
+def _works_differ(logs: Sequence[RunLog], clock: str) -> bool:
+    """Whether a step of one log holds more work than another's by the throughput that all print."""
+    for rate in ("images_per_s", "tokens_per_s"):
+        if any(rate not in log.values or "images" in log.values for log in logs):
+            continue
+        seconds = [intervals(log, clock=clock).seconds for log in logs]
+        rates = [log.column(rate)[log.column(rate) > 0] for log in logs]
+        if all(map(len, seconds)) and all(map(len, rates)):
+            works = [
+                float(np.median(own) * np.median(per_s))
+                for own, per_s in zip(seconds, rates, strict=True)
+            ]
+            return max(works) > OTHER_WORK * min(works)
+    return False
 
 
 def intervals(log: RunLog, *, clock: str) -> Intervals:
@@ -134,6 +156,10 @@ def intervals(log: RunLog, *, clock: str) -> Intervals:
     if "images" not in log.values and log.axis == "step":
         images = log.column("batch")[end]
     kept = (steps > 0) & (seconds > 0)
+    if len(steps):
+        # A trainer that resumes may count from 0 over what it skips.
+        is_first = np.diff(log.attempt[start], prepend=-1) != 0
+        kept &= ~(is_first & (steps > JUMP * np.median(steps)))
     for pause in PAUSES.get(clock, ("profile_s",)):
         spent = np.nan_to_num(log.column(pause))
         kept &= spent[end] == spent[start]

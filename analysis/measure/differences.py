@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from analysis.read.machine import machine
+from analysis.read.machine import THREADS, machine, ranks
 from analysis.read.run_log import RunLog, kept_with_log
 from configs.schema import KINDS, keys
 from configs.schema.removed import REMOVED_KEYS
@@ -72,9 +72,12 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
                 is_alike = name not in tags and _stem(name, old) == _stem(name, new)
                 # An unknown key affects both.
                 affects = frozenset[str]() if is_alike else tags.get(name, BOTH)
+                if name == "train.steps" and not (decays(a) or decays(b)):
+                    affects -= {"loss"}  # the shorter run is a part of the longer one
                 add(name, old, new, "config", affects)
     for name, old, new in _unlike(machine(a.facts), machine(b.facts)):
-        add(name, old, new, "machine", _affected_by(name))
+        is_derived = name == THREADS and _threads_per_rank(a) == _threads_per_rank(b) is not None
+        add(name, old, new, "machine", frozenset() if is_derived else _affected_by(name))
     known = {item.name for item in found}
     for name, *_ in _unlike(*mixed):
         if name not in known:
@@ -82,6 +85,16 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
             source: Source = "config" if name in (a.config or {}) else "machine"
             add(name, _last(a, name), _last(b, name), source, frozenset(["loss"]))
     return found
+
+
+def decays(log: RunLog) -> bool:
+    """Whether the learning rate of a run falls towards its last step."""
+    return bool((log.config or {}).get("optimizer.decay"))
+
+
+def _threads_per_rank(log: RunLog) -> float | None:
+    threads, count = machine(log.facts).get(THREADS), ranks(log.facts)
+    return threads / count if threads and count else None
 
 
 def _affected_by(fact: str) -> frozenset[str]:
@@ -146,10 +159,13 @@ def _stem(name: str, value: Any) -> Any:
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the keys that seed a run: `seed`, and of other trainers all that end so."""
-    if config.get("kind") in KINDS:
-        return {"seed": config["seed"]} if "seed" in config else {}
-    return {name: value for name, value in config.items() if _SEED.fullmatch(name)}
+    """Return the keys that seed a run: `seed`, and those of scripts and others that end so."""
+    is_ours = config.get("kind") in KINDS
+    return {
+        name: value
+        for name, value in config.items()
+        if name == "seed" or ((not is_ours or name.startswith("params.")) and _SEED.fullmatch(name))
+    }
 
 
 def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
@@ -161,7 +177,8 @@ def _tags(config: Mapping[str, Any]) -> dict[str, frozenset[str]]:
     known |= {name: info.affects for name, info in keys(kind).items()}
     # A name inside a mapping has the tags of the mapping.
     groups = ((name, name.rpartition(".")[0]) for name in config)
-    return known | {name: known[group] for name, group in groups if group in known}
+    known |= {name: known[group] for name, group in groups if group in known}
+    return known | dict.fromkeys(seeds_of(config), frozenset(["loss"]))
 
 
 def _unlike(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -1,6 +1,7 @@
 """Contrasts of the loss of arms: the same within a margin, better, worse or undetermined."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,17 +14,21 @@ from analysis.measure.loss_curve import (
     LossCurve,
     Range,
     at_common_guidance,
+    axis_of,
     loss_curve,
     not_finite_from,
     why_other,
+    why_other_schedule,
     why_unlike,
 )
+from analysis.measure.work import why_other_steps
 from analysis.observations import (
     group_alike,
     is_repeat,
     nodes_of,
     ran_at_once,
     seed_of,
+    told_early,
     told_machines,
     without_early_ends,
 )
@@ -49,6 +54,8 @@ FEWEST_LOST = 3
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
+# Runs whose losses differ by a smaller share of their noise had the same noise, so one seed.
+SAME_NOISE = 0.1
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # A loss is an average if of so many late records or more those side by side are this alike, its
@@ -131,6 +138,11 @@ def loss_contrast(
     base, arm = logs[: len(base)], logs[len(base) :]
     if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
         return refused(why)
+    if why := why_other_schedule(base[0], arm[0]):
+        return refused(why)
+    of_steps = why_other_steps(base[0], arm[0]) if compared.by == "step" else None
+    if of_steps and axis_of([*base, *arm]) == "step":
+        return refused(f"{of_steps}, and no images are recorded")
     if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
         return refused("one loss is a mean over steps, the other is not")
     if compared.by in TIMED and (at_once := ran_at_once([*base, *arm])):
@@ -142,8 +154,10 @@ def loss_contrast(
         counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
         return refused(f"{counts}; align them by images if both know these")
     try:
-        curves = [_unlike([_curve(log, compared) for log in side]) for side in (base, arm)]
-        every = [*curves[0], *curves[1]]
+        (before, again), (after, others) = (
+            _unlike([_curve(log, compared) for log in side]) for side in (base, arm)
+        )
+        every = [*before, *after]
         found, is_recorded = aligned(every)
     except Unreadable as error:
         why = str(error)
@@ -162,7 +176,7 @@ def loss_contrast(
         steps = _of_two_curves(found[0], found[1], parts, is_recorded=is_recorded)
         steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
     replicates = [_replicate(curve, parts) for curve in found]
-    count = len(curves[0])
+    count = len(before)
     runs = replicates[:count], replicates[count:]
     seeds = [_by_seed(side) for side in runs]
     of_one = [len(own) < len(side) and len(own) == 1 for own, side in zip(seeds, runs, strict=True)]
@@ -170,12 +184,15 @@ def loss_contrast(
     result = contrast(*sides, steps=steps, of_loss=True, scatter=scatter)
     if any(of_one) and result.is_claim:
         result = replace(result, is_claim=False, remarks=(*result.remarks, "of one seed"))
-    remarks = [*result.remarks, *left]
+    remarks = [*result.remarks, *left, *again, *others, *([of_steps] if of_steps else [])]
     high = found[0].x[-1]
     if max(curve.x[-1] for curve in every) > high * (1 + ROUNDING):
         # The first evaluation leaves nothing out.
         begin = max(map(begin_of, every)) if compared.of == "loss" else 0.0
         remarks.append(Range(by=compared.by, low=begin, high=high).remark)
+    if early := told_early(base, arm):
+        remarks.append(early)
+        result = replace(result, is_claim=False)
     result = replace(result, remarks=tuple(remarks))
     return told_machines(result, [*base, *arm]) if compared.by in TIMED else result
 
@@ -199,15 +216,35 @@ def _curve(log: RunLog, compared: Compared) -> LossCurve:
     return loss_curve(log, by=compared.by, of=compared.of)
 
 
-def _unlike(curves: Sequence[LossCurve]) -> list[LossCurve]:
-    """Return the curves of an arm without those whose losses equal another's of the same seed."""
+def _unlike(curves: Sequence[LossCurve]) -> tuple[list[LossCurve], list[str]]:
+    """Return the curves of an arm without those of a run that is another one's again.
+
+    These are the ones with the same losses and seed, and those whose seeds differ in name alone,
+    since a script ignores them: also GPUs scatter less than the noise of two seeds. Remarks name
+    the latter.
+    """
     kept: list[LossCurve] = []
+    again = Counter[str]()
     for curve in curves:
-        known = (one for one in kept if seed_of(one.log) == seed_of(curve.log))
-        if not any(np.array_equal([one.x, one.loss], [curve.x, curve.loss]) for one in known
-                   if len(one.x) == len(curve.x)):  # fmt: skip
+        twin = next((one for one in kept if _is_again(one, curve)), None)
+        if twin is None:
             kept.append(curve)
-    return kept
+        elif seed_of(twin.log) != seed_of(curve.log):
+            again[twin.log.name] += 1
+    told = (f"{name} and {count} more have the losses of one seed" for name, count in again.items())
+    return kept, [*told]
+
+
+def _is_again(a: LossCurve, b: LossCurve) -> bool:
+    if len(a.x) != len(b.x) or not np.array_equal(a.x, b.x):
+        return False
+    if seed_of(a.log) == seed_of(b.log):
+        return np.array_equal(a.loss, b.loss)
+    if len(a.x) < MIN_VALUES or min(a.loss.min(), b.loss.min()) <= 0:
+        return False
+    # Of fourth differences a trend is no part; they are wider than the noise by the root of 70.
+    gap, noise = np.log(b.loss / a.loss), np.diff(np.log(a.loss), n=4) / math.sqrt(70)
+    return float(np.median(np.abs(gap))) <= SAME_NOISE * float(np.median(np.abs(noise)))
 
 
 def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from analysis.measure.differences import differences
+from analysis.measure.differences import decays, differences
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
@@ -36,6 +37,21 @@ _OF_IMAGES = ("data.", "images_in_set")
 _SAME_IMAGES = ("data.flip", "data.skip_bad")
 # Facts in which comparable distances may differ: a run's own training data has its own path.
 _FREE = ("seed", "reference")
+# Keys of scripts and of other trainers that may choose what a loss measures, and on which data.
+_OF_QUANTITY = re.compile(
+    r"(?:.*[\W_])?(?:loss|loss_?(?:type|fn|func|function|name)|criterion|objective|reduction"
+    r"|prediction|prediction_?type|pred_?type|parameteri[sz]ation|v_?pred(?:iction)?|predict_?\w+"
+    r"|\w*snr_?gamma|label_?smoothing|\w+_?weighting|(?:loss|kl|perceptual|lpips|gan|aux|reg)_?weight"
+    r"|data_?set(?:_?(?:name|dir|path|root|config))?|data_?(?:dir|path|root|name)|train_?(?:data|file|set)(?:_?(?:dir|path|file|name))?"
+    r"|resolution|image_?size|img_?size|tokenizer\w*|vae|vae_?\w*(?:name|path))",
+    re.IGNORECASE,
+)
+# Keys of scripts and of other trainers that say how long a run trains, as its schedule does.
+_LENGTH = re.compile(
+    r"(?:(?:params|args|config|train\w*|optim\w*|schedul\w*)\W)*"
+    r"(?:n_?|num_?|max_?|total_?)?(?:train(?:ing)?_?)?(?:steps|epochs|iters|iterations)",
+    re.IGNORECASE,
+)
 _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
 
 
@@ -64,7 +80,8 @@ class Range:
     @property
     def remark(self) -> str:
         """Its end in words, and its begin if that is late."""
-        begin, end = f"{self.low:.6g}", f"{self.high:.6g}"
+        digits = ".0f" if self.by in ("step", "images") else ".6g"
+        begin, end = f"{self.low:{digits}}", f"{self.high:{digits}}"
         is_late = self.low > LATE * self.high
         if self.by == "step":
             words = f"from step {begin} to {end}" if is_late else f"up to step {end}"
@@ -172,10 +189,17 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     if None not in vaes and vaes[0] != vaes[1]:
         return f"their {of} is of latents of another VAE"
     is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
-    for item in differences(a, b) if is_ours else ():
+    for item in differences(a, b):
+        # A data set may have been copied to another folder, under its own name.
+        is_moved = Path(str(item.a)).name == Path(str(item.b)).name
+        if not is_ours or item.name.startswith("params."):
+            is_known = None not in (item.a, item.b)
+            if _OF_QUANTITY.fullmatch(item.name) and is_known and not is_moved:
+                return f"their {of} may be of other images or another objective ({item})"
+            continue
         if "validation" in item.affects and of != "loss":
             return f"their {of} is measured otherwise ({item})"
-        if "loss" not in item.affects:
+        if "loss" not in item.affects and (item.name != "data.path" or is_moved):
             continue
         if item.name.startswith(_OF_IMAGES) and item.name not in _SAME_IMAGES:
             return f"their {of} is of other images ({item})"
@@ -185,6 +209,22 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
         )
         if is_term and not (is_of_step and of != "loss"):
             return f"their {of} is of another objective ({item})"
+    return None
+
+
+def why_other_schedule(a: RunLog, b: RunLog) -> str | None:
+    """Return why two runs that have seen as many images are at other places of their schedules."""
+    configs = [log.config or {} for log in (a, b)]
+    is_ours = all(config.get("kind") in KINDS for config in configs)
+    for item in differences(a, b):
+        if item.name == "train.steps" and is_ours:
+            images = {config["train.steps"] * config["train.global_batch"] for config in configs}
+            is_length = (decays(a) or decays(b)) and len(images) > 1
+        else:
+            is_asked = not is_ours or item.name.startswith("params.")
+            is_length = is_asked and _LENGTH.fullmatch(item.name) is not None
+        if is_length and None not in (item.a, item.b):
+            return f"their schedules end at other steps ({item})"
     return None
 
 

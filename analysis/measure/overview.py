@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.gpus.mfu import mfu
 from analysis.measure.loss_curve import not_finite_from
-from analysis.measure.mfu import mfu
 from analysis.measure.rate import measure_rate
 from analysis.read.machine import ranks, where
 from analysis.read.run_log import RunLog

@@ -1,7 +1,6 @@
 """Rates of runs, and contrasts of the speed of arms."""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -9,9 +8,10 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.differences import differences, recipe
+from analysis.measure.differences import recipe
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
+from analysis.measure.work import why_other_steps, work
 from analysis.observations import (
     begun_at,
     group_alike,
@@ -40,8 +40,6 @@ COARSER = 1.5
 SPARSE = 4
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
 IN_VAIN = 1.5
-# Keys of other trainers that say how much a step takes.
-_BATCH = re.compile(r"batch_?size|global_?batch|accumulat", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +78,16 @@ class Arm:
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
-    """Group runs into arms, whose runs differ only in seed and in keys that affect nothing."""
-    return [_arm(group) for group in group_alike(runs, lambda run: recipe(run.log))]
+    """Group runs into arms, whose runs differ only in seed and in keys that affect nothing.
+
+    Logs without a config are runs of their own, unless two in one folder are of one training.
+    """
+    arms = []
+    for group in group_alike(runs, lambda run: recipe(run.log) or run.log.path.parent):
+        whole = _arm(group)
+        is_known = recipe(group[0].log) is not None
+        arms += [whole] if is_known else [Arm(runs=(run,)) for run in whole.runs]
+    return arms
 
 
 def _arm(runs: Sequence[MeasuredRate]) -> Arm:
@@ -114,7 +120,7 @@ def speed_contrast(
     if why := why_not_comparable(base, arm, at_once):
         return refused(why)
     base, arm, within, remarks = alike_in_range(base, arm)
-    unit, shift = _work(base.runs[0], arm.runs[0])
+    unit, shift = work(base.runs[0], arm.runs[0])
     sides = [_replicates(base, 0.0), _replicates(arm, shift)]
     if not all(sides):
         lacks = "no time is recorded"
@@ -128,7 +134,7 @@ def speed_contrast(
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
     if unit != "image" or shift:
-        per = "tokens/s of a device" if unit == "token/device" else f"{unit}s/s"
+        per = "tokens/s as printed" if unit == "token/device" else f"{unit}s/s"
         found = replace(found, remarks=(*found.remarks, f"in {per}"))
     if within and found.unit not in ("step", "round"):
         remarks.append(within.remark)
@@ -138,7 +144,7 @@ def speed_contrast(
 def log_ratio(base: Arm, arm: Arm) -> float | None:
     """Return the log of the mean speed of one comparable arm over another's, None if unknown."""
     base, arm, *_ = alike_in_range(base, arm)
-    sides = [_replicates(base, 0.0), _replicates(arm, _work(base.runs[0], arm.runs[0])[1])]
+    sides = [_replicates(base, 0.0), _replicates(arm, work(base.runs[0], arm.runs[0])[1])]
     if not all(sides):
         return None
     before, after = (float(np.mean([run.log for run in side])) for side in sides)
@@ -202,27 +208,6 @@ def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset
     if is_alike and (pairs or not is_mixed):
         return None, pairs
     return Range(by="step", low=low, high=high), pairs
-
-
-def _work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
-    """Return what speed is counted in, and the log of how much more of it a unit of `arm` holds."""
-    if base.images_per_unit and arm.images_per_unit:
-        return "image", math.log(arm.images_per_unit / base.images_per_unit)
-    a, b = _tokens_of(base), _tokens_of(arm)
-    return ("token", math.log(b / a)) if a and b else (base.unit, 0.0)
-
-
-def _tokens_of(run: MeasuredRate) -> float | None:
-    """Return the tokens of a step of a log that counts them, else None."""
-    if run.unit != "step":
-        return None
-    tokens = run.log.column("tokens")
-    known = ~np.isnan(tokens)
-    rises = np.diff(run.log.step[known])
-    each = np.diff(tokens[known])[rises > 0]
-    if not len(each) or (each <= 0).any():
-        return None
-    return float(each.sum() / rises[rises > 0].sum())
 
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
@@ -312,12 +297,11 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
         return f"{b.clock} clock against {a.clock} clock"
     if a.unit != b.unit:
         return f"{b.unit}s against {a.unit}s"
-    counted = _work(a, b)[0]
+    counted = work(a, b)[0]
     if counted == "unit":
         return "their logs do not say what their records count"
-    for item in differences(a.log, b.log) if counted == "step" else ():
-        if _BATCH.search(item.name) and None not in (item.a, item.b):
-            return f"steps of another batch ({item}), and no images are recorded"
+    if counted == "step" and a.summary and b.summary and (why := why_other_steps(a.log, b.log)):
+        return f"{why}, and no images are recorded"
     if a.clock == "printed" and a.log.format != b.log.format:
         return f"printed by {b.log.format} against printed by {a.log.format}"
     return None

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.gpus.mfu import mfu
 from analysis.measure.differences import differences, independent, yaml_text
-from analysis.measure.mfu import mfu
 from analysis.measure.speed import SPEED, Arm, speed_contrasts
 from analysis.stats.intervals import estimate_fields
 from analysis.verdict import against_first

@@ -18,6 +18,8 @@ DERIVED = frozenset([
     "newton_schulz_flops_per_step", "prompts", "mean_loss",
 ])  # fmt: skip
 
+THREADS = "threads of all ranks"
+
 
 def machine(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return devices, threads, nodes, versions, commit and dtypes, flat; unknown ones left out."""
@@ -29,7 +31,7 @@ def machine(facts: Mapping[str, Any]) -> dict[str, Any]:
         "power_limit_w": _models(places, "power_limit_w"),
         "cpu": _models(places, "cpu"),
         "nodes": len(nodes(facts)) or None,
-        "threads of all ranks": _threads(places),
+        THREADS: _threads(places),
         "code": _code(facts),
     }
     return {name: fact for name, fact in (devices | flatten(kept)).items() if fact is not None}
@@ -42,8 +44,14 @@ def placement(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def nodes(facts: Mapping[str, Any]) -> frozenset[str]:
-    """Return the nodes of the ranks, none if they are not known."""
-    return frozenset(str(place["node"]) for place in placement(facts) if place.get("node"))
+    """Return the nodes of the ranks, none if they are not known.
+
+    Those of several clusters may have the same names.
+    """
+    slurm = facts.get("slurm")
+    cluster = slurm.get("cluster") if isinstance(slurm, Mapping) else None
+    of = f" of {cluster}" if cluster else ""
+    return frozenset(f"{place['node']}{of}" for place in placement(facts) if place.get("node"))
 
 
 def ranks(facts: Mapping[str, Any]) -> int | None:

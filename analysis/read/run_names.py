@@ -8,6 +8,7 @@ from pathlib import Path
 
 from analysis.read.options import options_of_command
 from analysis.read.run_log import RunLog
+from analysis.read.tar_archive import as_named
 from runs.study_folder import study_of
 
 # The id at the end of a run's folder: of a batch job, or a time with a random part.
@@ -29,15 +30,32 @@ def named(logs: Sequence[RunLog]) -> list[RunLog]:
 
 
 def named_apart(runs: Sequence[tuple[str, Path]]) -> list[str]:
-    """Return unique names: with the name of the folder in front, then with a number."""
+    """Return unique names: with as much of the path in front as differs, then with a number."""
     counts = Counter(name for name, _ in runs)
-    longer = [f"{path.parent.name}/{name}" if counts[name] > 1 else name for name, path in runs]
+    paths = [Path(as_named(str(path))) for _, path in runs]
+    longer = [
+        _longer(name, path, [other for other, (same, _) in zip(paths, runs, strict=True)
+                             if same == name and other != path])
+        if counts[name] > 1 else name
+        for path, (name, _) in zip(paths, runs, strict=True)
+    ]  # fmt: skip
     repeats, again = Counter(longer), Counter[str]()
     names = []
     for name in longer:
         again[name] += 1
         names.append(f"{name} ({again[name]})" if repeats[name] > 1 else name)
     return names
+
+
+def _longer(name: str, path: Path, others: Sequence[Path]) -> str:
+    """Return a name with the folders in front by which its path differs from `others`."""
+    parts = path.parts[:-1]
+    depth = 1
+    while depth < len(parts) and any(
+        one.parts[-1 - depth : -1] == parts[-depth:] for one in others
+    ):
+        depth += 1
+    return "/".join([*parts[-depth:], name]).replace("//", "/")
 
 
 def _without_id(log: RunLog) -> str:

@@ -44,8 +44,10 @@ def unpacked(path: Path) -> Path:
 
     Raise `Unreadable` if it is no archive, holds more than logs do, or names a file outside.
     """
-    folder = Path(tempfile.mkdtemp(prefix="ditbench-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    own = Path(tempfile.mkdtemp(prefix="ditbench-"))
+    atexit.register(shutil.rmtree, own, ignore_errors=True)
+    folder = own / path.name
+    folder.mkdir()
     _ARCHIVES[str(folder)] = str(path)
     left = MOST_BYTES
     try:

@@ -25,7 +25,7 @@ _FOR_PROGRAMS = ("word", "why", "comparisons")
 # The classes of words that judge.
 _BADGES = {
     **dict.fromkeys(("done", "faster", "same", "better"), "good"),
-    **dict.fromkeys(("failed", "lost", "slower", "different", "worse"), "bad"),
+    **dict.fromkeys(("failed", "lost", "slower", "worse"), "bad"),
     "undetermined": "open",
 }
 

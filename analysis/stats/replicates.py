@@ -12,6 +12,7 @@ from analysis.stats.sequential import CommonVariance
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
 ]
+CLAIMS: tuple[Word, ...] = ("faster", "slower", "better", "worse")
 Unit = Literal["round", "pass", "repeat", "seed", "node", "pair", "step", "run", "none"]
 # Fewer rounds or runs a side support no claim about arms.
 FEWEST = 3

@@ -6,6 +6,7 @@ import numpy as np
 
 from analysis.measure.differences import DERIVED_FACTS, follows, recipe
 from analysis.observations import nodes_of
+from analysis.read.machine import THREADS
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate
 from analysis.stats.mean import mean_of
@@ -30,7 +31,7 @@ def factors_of(logs: Sequence[RunLog]) -> tuple[tuple[str, ...], list[Levels]]:
     Keys that vary in step are one factor: their effects cannot be told apart.
     """
     known = [dict(recipe(log) or ()) for log in logs]
-    names = sorted({name for pairs in known for name in pairs} - {"threads of all ranks"})
+    names = sorted({name for pairs in known for name in pairs} - {THREADS})
     columns = {name: tuple(pairs.get(name, "null") for pairs in known) for name in names}
     unlike = {name: column for name, column in columns.items() if len(set(column)) > 1}
     derived = tuple(name for name in DERIVED_FACTS if name != "engine")

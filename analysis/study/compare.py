@@ -1,28 +1,43 @@
 """Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, Literal
 
-from analysis.measure.loss import Compared, loss_contrast, loss_scatter
+from analysis.measure.differences import seeds_of
+from analysis.measure.loss import Compared, loss_contrast, loss_scatter, sense_of
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses
 from analysis.measure.quality import FID
 from analysis.measure.quality import MARGIN as FID_MARGIN
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
-from analysis.observations import attributed
+from analysis.observations import attributed, group_alike
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import of_cells, scatter_of_single
 from analysis.stats.replicates import Contrast, Quantity
 from analysis.verdict import Comparison, verdicts
+from configs.schema import KINDS
 from configs.table import Row
 
 
 def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
-    """Return runs that differ in their seed only as one arm; if that leaves one, each run alone."""
+    """Return runs that differ in their seed only as one arm.
+
+    If that leaves one, arms differ in keys that affect nothing, or each run is alone.
+    """
     runs = measure_rates(logs)
     arms = group_arms(runs)
+    if len(arms) == 1:
+        arms = [Arm(runs=tuple(own)) for own in group_alike(runs, lambda run: _asked(run.log))]
     return arms if len(arms) > 1 else [Arm(runs=(run,)) for run in runs]
+
+
+def _asked(log: RunLog) -> Hashable:
+    """Return the config of a run without its name and seeds, None if it is unknown."""
+    if log.config is None:
+        return None
+    apart = {"name", *seeds_of(log.config)}
+    return frozenset((name, str(value)) for name, value in log.config.items() if name not in apart)
 
 
 def compare_arms(
@@ -60,16 +75,20 @@ def compare_arms(
     return [
         {"run": arm.name, "against": base.name, "quantity": quantity.name}
         | verdict
-        | {"differs": attributed(first, arm.logs, of="clock" if quantity is SPEED else "loss")}
+        | {"differs": attributed(first, arm.logs, of=_affected(quantity), word=verdict["word"])}
         for (arm, quantity, _), verdict in zip(made, found, strict=True)
     ]
 
 
+def _affected(quantity: Quantity) -> Literal["clock", "loss"]:
+    return "clock" if quantity.is_speed else "loss"
+
+
 def _have(name: str, sides: Sequence[Sequence[RunLog]]) -> bool:
-    logs = [log for side in sides for log in side]
     if name == "loss":
+        logs = (log for side in sides for log in side)
         return not any((log.config or {}).get("kind") in NO_TRAINING for log in logs)
-    return all(any(name in one for one in log.evaluations) for log in logs)
+    return all(any(name in one for log in side for one in log.evaluations) for side in sides)
 
 
 def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str, Any]]:
@@ -78,10 +97,18 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
     Of more than two arms a single run stands for its cell.
     """
     logs = [run.log for arm in arms for run in arm.runs]
-    names = ("loss", *held_out_losses(logs))
+    names = ("loss", *held_out_losses(logs), *_scores_of_others(logs))
     losses = [Compared(of=of, by=by, margin=margin) for of in names]
     losses.append(Compared(of=FID, by=by, margin=FID_MARGIN))
     return compare_arms(arms, losses, if_known=True, as_cells=len(arms) > 2)
+
+
+def _scores_of_others(logs: Sequence[RunLog]) -> list[str]:
+    """Return the evaluations, as an accuracy, of which more is better, of all but our trainers."""
+    kinds = {(log.config or {}).get("kind") for log in logs}
+    found = {name for log in logs for one in log.evaluations for name in one}
+    scores = sorted(name for name in found if sense_of(name) == "higher")
+    return [] if kinds & (KINDS.keys() - {"command"}) else scores
 
 
 def told(row: Row) -> str:

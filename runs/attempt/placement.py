@@ -5,7 +5,7 @@ import os
 import subprocess
 from typing import Any
 
-from runs.slurm_env import node_name
+from runs.slurm_env import node_count, node_name
 
 
 def placement() -> list[dict[str, Any]]:
@@ -26,3 +26,14 @@ def placement() -> list[dict[str, Any]]:
             for name, _, mib in pairs
         ]
     return [{"rank": rank} | place | gpu for rank, gpu in enumerate(gpus)] or [{"rank": 0} | place]
+
+
+def ranks_of(placed: list[dict[str, Any]]) -> int | None:
+    """Return the GPUs of a job, or its nodes if they have none, as many on each as on this one.
+
+    Return None outside Slurm if the node has several, of which nothing says how many are used.
+    """
+    nodes = node_count()
+    if nodes is None and len(placed) > 1 and not os.environ.get("CUDA_VISIBLE_DEVICES"):
+        return None
+    return len(placed) * (nodes or 1)

@@ -29,7 +29,7 @@ from configs.schema import Command
 from runs.attempt.open import claim
 from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
-from runs.attempt.placement import placement
+from runs.attempt.placement import placement, ranks_of
 from runs.attempt.witness import HANDLED, Witness
 from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
@@ -91,7 +91,7 @@ class _Script:
         script.chmod(0o700)
         placed = placement()
         folder = str(Path.cwd())
-        self._run.note(self._number, placement=placed, ranks=len(placed), folder=folder)
+        self._run.note(self._number, placement=placed, ranks=ranks_of(placed), folder=folder)
         before = log_files(Path())
         for number in HANDLED:
             signal.signal(number, lambda number, _: self._came.append(number))

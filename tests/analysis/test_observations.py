@@ -21,6 +21,7 @@ from analysis.observations import (
     ran_at_once,
 )
 from analysis.read.find import read_logs
+from analysis.read.machine import nodes
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog, Stay
 from analysis.stats.repeats import IN_BLOCKS, places_in_blocks
@@ -153,3 +154,10 @@ def test_a_repeat_that_failed_early_does_not_cut_the_range_of_all(tmp_path: Path
     (failed / "metrics.jsonl").write_text("\n".join([*lines[:20], json.dumps(end)]) + "\n")
     found = loss_contrast([*logs[:3], read_ours(RunFolder(failed))], logs[3:], Compared())
     assert found.remarks == ("without failed, which has 180 of 2000 steps",)
+
+
+def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:
+    place = {"placement": [{"node": "gpu01"}]}
+    names = [nodes(place | {"slurm": {"cluster": name}}) for name in ("alpha", "beta")]
+    assert names[0].isdisjoint(names[1])
+    assert nodes(place) == {"gpu01"}

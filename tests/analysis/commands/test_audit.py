@@ -39,7 +39,7 @@ def test_a_claimed_speedup_is_recomputed(audit, value, verdict):
     )
     assert found["verdict"] == verdict
     assert found["recomputed"] == pytest.approx(1.14, abs=0.01)
-    assert "the effect of train.compile: false -> true" in found["why"]
+    assert "only this differs: train.compile: false -> true" in found["why"]
     assert found["recomputed_low"] <= found["recomputed"] <= found["recomputed_high"]
     assert code == (1 if verdict == "disagrees" else 0)
 

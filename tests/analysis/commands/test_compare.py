@@ -35,7 +35,7 @@ def test_two_runs_have_a_verdict_on_speed_and_one_on_loss(compare):
     assert speed["low"] < 1.25 < speed["high"]
     assert speed["comparisons"] == 2
     assert "b is 1.250x as fast as a" in text
-    assert "The effect of train.compile: false -> true." in text
+    assert "Only this differs: train.compile: false -> true." in text
     assert {row["differs"] for row in differ} == {"train.compile", "seed"}
 
 

@@ -2,10 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from analysis.measure.differences import causes, differences
+from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import why_unlike
+from analysis.measure.rate import measure_rate
+from analysis.measure.speed import Arm, why_not_comparable
 from analysis.observations import attributed, is_repeat, seed_of
 from tests.analysis.foreign_logs import log_of
 
@@ -48,6 +52,119 @@ def test_code_versions_and_images_can_have_changed_the_loss(name):
     assert (why_unlike(a, b, "loss") is not None) == (name == "images_in_set")
 
 
+def of_script(loss=1.0, **config):
+    """Return a log without images; the config is that of a script, or of our own `kind`."""
+    n = np.arange(1, 201)
+    noise = np.random.default_rng(1).standard_normal(200)
+    values = {"elapsed_s": n * 0.5, "loss": loss * (1 + 9 / n) * (1 + 0.01 * noise)}
+    facts = {"ranks": config.pop("ranks", 1)}
+    return replace(log_of(values, facts=facts), config={"kind": "command", **config})
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("params.batch_size", (64, 128)),
+        ("params.bs", (64, 128)),
+        ("params.nproc_per_node", (1, 4)),
+        ("ranks", (1, 4)),
+    ],
+)
+def test_steps_that_may_be_of_other_images_are_compared_neither_in_speed_nor_in_loss(key, values):
+    a, b = (of_script(**{key: value}) for value in values)
+    why = f"({key}: {values[0]} -> {values[1]}), and no images are recorded"
+    assert loss_contrast([a], [b], Compared()).why.endswith(why)
+    assert why_not_comparable(
+        *(Arm(runs=(measure_rate(log, clock="wall"),)) for log in (a, b))
+    ).endswith(why)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("params.eval_batch_size", (64, 128)),
+        ("params.num_workers", (0, 4)),
+        ("params.min_gpu_memory", (16, 24)),
+        ("params.loss_scale", (1, 2)),
+        ("params.data_dir", ("/home/anna/in1k", "/scratch/bob/in1k")),
+    ],
+)
+def test_other_keys_of_scripts_leave_steps_and_losses_comparable(key, values):
+    a, b = (of_script(**{key: value}) for value in values)
+    assert loss_contrast([a], [b], Compared()).mean is not None
+    assert (
+        why_not_comparable(*(Arm(runs=(measure_rate(log, clock="wall"),)) for log in (a, b)))
+        is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("params.prediction_type", ("epsilon", "v_prediction")),
+        ("params.loss", ("mse", "l1")),
+        ("params.min_snr_gamma", (0, 5)),
+        ("params.kl_weight", (0.1, 1)),
+        ("params.dataset", ("imagenet", "coco")),
+        ("params.image_size", (256, 512)),
+        ("params.epochs", (10, 20)),
+        ("params.max_steps", (1000, 2000)),
+    ],
+)
+def test_losses_of_scripts_that_may_measure_something_else_are_not_compared(key, values):
+    a, b = (of_script(**{key: value}) for value in values)
+    found = loss_contrast([a], [b], Compared())
+    assert found.is_refused
+    assert found.why.endswith(f"({key}: {values[0]} -> {values[1]})")
+
+
+def test_steps_that_are_other_shares_of_an_epoch_are_not_compared():
+    a, b = (
+        replace(log, values=log.values | {"epoch": np.ceil(log.step / length)})
+        for log, length in ((of_script(), 40), (of_script(), 10))
+    )
+    found = loss_contrast([a], [b], Compared())
+    assert found.why == "steps of which 40 and 10 make an epoch, and no images are recorded"
+
+
+def test_seeds_that_a_script_ignores_are_one():
+    runs = [of_script(**{"params.seed": seed}) for seed in range(3)]
+    other = [
+        replace(log, values=log.values | {"loss": log.column("loss") * 1.1 * (1 + 1e-4 * seed)})
+        for seed, log in enumerate(runs)
+    ]
+    found = loss_contrast(runs, other, Compared())
+    assert not found.is_claim
+    assert "log and 2 more have the losses of one seed" in found.remarks
+
+
+def test_another_length_matters_if_the_learning_rate_falls_towards_the_end():
+    lengths = [{"train.steps": steps, "train.global_batch": 64} for steps in (200, 400)]
+    constant = [of_script(kind="pretrain", **one) for one in lengths]
+    assert not causes(differences(*constant), of="loss")
+    assert loss_contrast(constant[:1], constant[1:], Compared()).mean is not None
+    falling = [of_script(kind="pretrain", **one, **{"optimizer.decay": 1.0}) for one in lengths]
+    found = loss_contrast(falling[:1], falling[1:], Compared())
+    assert found.why == "their schedules end at other steps (train.steps: 200 -> 400)"
+
+
+def test_another_folder_of_data_is_another_data_set_unless_its_name_is_the_same():
+    paths = ("/data/imagenet", "/data/coco", "/scratch/imagenet")
+    a, b, moved = (of_script(kind="pretrain", **{"data.path": path}) for path in paths)
+    assert "other images (data.path: /data/imagenet" in why_unlike(a, b, "loss")
+    assert why_unlike(a, moved, "loss") is None
+
+
+def test_the_seeds_of_a_script_make_repeats_and_its_threads_follow_from_the_ranks():
+    a, b = (of_script(**{"params.lr": 1, "params.seed": seed}) for seed in (1, 2))
+    assert (is_repeat(a, b), seed_of(a)) == (True, 1)
+    one, four = (
+        replace(log, facts={"ranks": count, "placement": [{"threads": 8}] * count})
+        for log, count in ((a, 1), (a, 4))
+    )
+    assert [item.name for item in causes(differences(one, four), of="clock")] == ["ranks"]
+
+
 def test_seeds_and_names_of_runs_of_other_trainers_are_no_part_of_a_recipe():
     """As Hugging Face's Trainer writes them."""
     a, b, other, named = (
@@ -69,4 +186,4 @@ def test_seeds_and_names_of_runs_of_other_trainers_are_no_part_of_a_recipe():
     assert "run_name" in attributed([a], [named], of="loss")
     assert not is_repeat(a, named)
     assert seed_of(a) == (1, 1)
-    assert attributed([a], [other], of="loss") == "the effect of lr: 0.001 -> 0.002"
+    assert attributed([a], [other], of="loss") == "only this differs: lr: 0.001 -> 0.002"

@@ -56,3 +56,14 @@ def test_what_is_of_one_training_is_one_run(others, why):
 def test_repeats_stay_several(other):
     (arm,) = group_arms(measure_rates([WHOLE, other]))
     assert len(arm.runs) == 2
+
+
+def test_logs_of_one_training_in_one_folder_count_once():
+    """As Lightning or accelerate write beside each other, with other digits."""
+    digits = replace(WHOLE, name="b", values=WHOLE.values | {"loss": WHOLE.column("loss").round(4)})
+    stamps = digits.values | {"time": np.floor(WHOLE.column("time"))}
+    other = run("c", seed=1, start=5000.0)
+    logs = [WHOLE, digits, replace(digits, name="d", values=stamps), other]
+    arms = group_arms(measure_rates([replace(log, config=None) for log in logs]))
+    assert [arm.name for arm in arms] == ["a", "c"]
+    assert len(arms[0].runs[0].remarks) >= 2

@@ -15,7 +15,7 @@ from tests.analysis.foreign_logs import log_of
 
 def compared(a, b, clock):
     """Return the fields of the verdict on b against a, each a single run."""
-    arms = [Arm(runs=(measure_rate(log, clock=clock),)) for log in (a, b)]
+    arms = [Arm(runs=(run,)) for run in measure_rates([a, b], clock=clock)]
     contrast = speed_contrast(*arms)
     return verdicts([Comparison(base="a", arm="b", quantity=SPEED, contrast=contrast)])[0]
 
@@ -70,6 +70,30 @@ def test_logs_that_print_only_images_per_second_are_compared_in_images(tmp_path)
     assert runs[0].images_per_s == pytest.approx(122, abs=1)
     found = speed_contrast(*(Arm(runs=(run,)) for run in runs))
     assert math.exp(found.mean.value) == pytest.approx(152 / 122, abs=0.01)
+
+
+@pytest.mark.parametrize("line", [
+    "[2026-01-02 03:{m:02.0f}:{s:06.3f}] step {n} loss {x:.4f} throughput {t:.1f} img/s",
+    "step {n} | loss {x:.4f} | {ms:.2f}ms/step | {t:.0f} tok/s",
+])  # fmt: skip
+def test_logs_that_print_the_throughput_of_all_gpus_are_compared_in_it(tmp_path, line):
+    """One GPU and four with a batch each; a step of four takes a tenth longer."""
+    paths = []
+    for gpus, step_s in ((1, 0.25), (4, 0.275)):
+        rng, now, lines = np.random.default_rng(gpus), 10.0, []
+        for n in range(10, 2001, 10):
+            spent = 10 * step_s * (1 + 0.02 * rng.standard_normal())
+            now += spent
+            lines.append(
+                line.format(
+                    m=now // 60, s=now % 60, n=n, x=5 / n, ms=100 * spent, t=gpus * 6400 / spent
+                )
+            )
+        paths.append(tmp_path / f"run_{gpus}gpu.log")
+        paths[-1].write_text("\n".join(lines) + "\n")
+    found = compared(*read_logs([str(path) for path in paths]), None)
+    assert found["low"] <= 4 / 1.1 <= found["high"]
+    assert found["word"] == "different"
 
 
 def test_images_per_second_of_one_gpu_are_not_those_of_the_run(tmp_path):

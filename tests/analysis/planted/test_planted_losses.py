@@ -42,6 +42,21 @@ def test_a_repeat_that_was_stopped_or_still_runs_does_not_cut_the_losses_of_all(
     assert "without b3, which has 250 of 2000 steps" in found["verdict"]
 
 
+def test_an_arm_that_is_in_its_first_half_is_better_only_so_far(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    for name, arm, own in turns(3, other=("optimizer.lr=0.0002",)):
+        length = 30 if arm == "b" else 200
+        loss = falling(200)[:length] * np.exp(0.003 * RNG.standard_normal())
+        planned = Run(seconds=seconds(length), loss=loss * (0.9 if arm == "b" else 1), **own)
+        run = write_run(tmp_path / name, planned)
+        if arm == "b":
+            end_as(run, "saved", steps=2000)
+    found = verdicts(tmp_path)["loss"]
+    assert found["word"] == "different"
+    assert "b0 has 300 of 2000 steps so far" in found["verdict"]
+
+
 @pytest.mark.parametrize("gaps", [(15, 25), (13, 17)])
 def test_evaluations_at_other_steps_are_compared_at_one(
     tmp_path: Path, verdicts: Callable[..., dict[str, Any]], gaps: tuple[int, int]
@@ -114,7 +129,7 @@ def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
     for arm, told in (("b", "code: 000000000000 -> 111111111111, then 000000000000"),
                       ("c", "optimizer.lr: 0.0001 -> 0.0001, then 0.0003")):  # fmt: skip
         found = verdicts(tmp_path / "a", tmp_path / arm)
-        assert found["loss"]["differs"] == f"the effect of {told}"
+        assert found["loss"]["differs"].endswith(told)
 
 
 def test_a_loss_that_is_mostly_not_finite_is_not_compared(

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
+from analysis.measure.rate import measure_rate
 from benchmarks.analysis_coverage.folders import START, Run, write_run
+from tests.analysis.foreign_logs import log_of
 from tests.analysis.planted.runs import (
     RNG,
     WORKERS,
@@ -226,9 +228,9 @@ def test_the_speed_of_a_repeat_that_ended_early_counts(
 @pytest.mark.parametrize(
     ("nodes", "told", "cause"),
     [
-        (("aaa", "aaaaaaa"), "3 v 7 seeds", "the effect of data.workers"),
-        (("abcabc", "abcabc"), "3 nodes that both used", "the effect of data.workers"),
-        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count", "the effect of data.workers"),
+        (("aaa", "aaaaaaa"), "3 v 7 seeds", "this differs: data.workers"),
+        (("abcabc", "abcabc"), "3 nodes that both used", "this differs: data.workers"),
+        (("ababab", "acacac"), "3 of 6 and 3 of 6 runs count", "this differs: data.workers"),
         (("abcde", "abfgh"), "5 nodes a side", "nodes differ, too"),
     ],
 )
@@ -294,3 +296,20 @@ def test_an_effect_that_depends_on_another_factor_is_not_one_of_none(
     found, *_ = asked("cells", "--ablation", tmp_path)
     assert found["word"] == "undetermined"
     assert found["why"] == "the effect depends on the other factors, from 0.77x to 1.30x"
+
+
+def test_arms_that_differ_in_a_key_that_affects_nothing_are_arms(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+) -> None:
+    for name, arm, own in turns(3, other=("checkpoint.every=50",)):
+        slower = 1.1 if arm == "b" else 1.0
+        write_run(tmp_path / name, Run(seconds=seconds(100, slower=slower), **own))
+    found = verdicts(tmp_path)["speed"]
+    assert (found["word"], found["unit"], found["n"]) == ("slower", "seed", 3)
+
+
+def test_a_jump_to_where_a_training_resumes_is_no_step() -> None:
+    step = np.concatenate([[0.0], np.arange(501.0, 1001.0)])
+    elapsed = np.concatenate([[0.0], 40 + 0.5 * np.arange(1, 501)])
+    log = log_of({"elapsed_s": elapsed}, steps=step.astype(int))
+    assert measure_rate(log, clock="wall").rate.value == pytest.approx(2, rel=0.01)

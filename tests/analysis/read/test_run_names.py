@@ -28,6 +28,22 @@ def test_ids_are_left_out_where_names_differ_without_them(tmp_path: Path) -> Non
     assert names(tmp_path / "digits-71", tmp_path / "digits-72") == ["digits-71", "digits-72"]
 
 
+def test_clones_and_archives_are_told_apart_by_the_folder_in_which_they_differ(
+    tmp_path: Path,
+) -> None:
+    logs = [tmp_path / person / "logs" for person in ("anna", "bob")]
+    for folder in logs:
+        generate_run(folder / "digits", SyntheticRun())
+    assert names(*logs) == ["anna/logs/digits", "bob/logs/digits"]
+    archives = [str(folder.parent / f"{folder.parent.name}.tar.xz") for folder in logs]
+    for folder, archive in zip(logs, archives, strict=True):
+        assert main(["archive", str(folder / "digits"), "--out", archive]) == 0
+    assert [name.split("/")[0] for name in names(*map(Path, archives))] == [
+        "anna.tar.xz",
+        "bob.tar.xz",
+    ]
+
+
 def test_people_get_a_legend_and_machines_the_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

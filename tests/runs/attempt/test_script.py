@@ -12,6 +12,7 @@ import pytest
 
 from configs.load import resolve, to_tree
 from configs.yaml12 import dump_yaml
+from runs.attempt.placement import ranks_of
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder
 from tests.corpus.log_texts import CUDA_OOM, TRACEBACK
@@ -170,3 +171,21 @@ def test_of_runs_in_one_folder_only_logs_with_the_name_of_a_run_are_kept(tmp_pat
     other.note(1, time=time.time(), folder=str(tmp_path))
     ended(run, "run")
     assert kept(run).keys() == {"out/run/metrics.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, None),
+        ({"CUDA_VISIBLE_DEVICES": "0,1,2,3"}, 4),
+        ({"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2"}, 8),
+    ],
+)
+def test_gpus_count_on_all_nodes_of_a_job_and_outside_slurm_only_if_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: int | None
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID", "SLURM_JOB_NUM_NODES"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert ranks_of([{"rank": rank, "gpu": "NVIDIA A40"} for rank in range(4)]) == expected

@@ -1,0 +1,88 @@
+"""What a step holds: a known number of images or tokens, or an unknown one that may differ.
+
+A ratio of steps per second is one of speeds only if the steps of both runs are the same work.
+"""
+
+import math
+import re
+
+import numpy as np
+
+from analysis.measure.clocks import OTHER_WORK
+from analysis.measure.differences import differences
+from analysis.measure.rate import MeasuredRate
+from analysis.read.run_log import RunLog
+
+# Keys of scripts and of other trainers that say how many images a step takes, and that count the
+# devices which may share them, or add to them.
+_BATCH = re.compile(
+    r"(?!.*(?:eval|val|test)).*(?:batch[_-]?size|global_?batch|accumulat|(?<![^\W_])(?:batch|[mg]?bs|bsz)$)",
+    re.IGNORECASE,
+)
+_DEVICES = re.compile(
+    r"(?:.*[\W_])?(?:n(?:um|_|um_)?(?:gpus?|nodes|devices|processes|machines)|nproc|world_?size|gpus"
+    r"|nodes|devices)(?:_per_\w+)?",
+    re.IGNORECASE,
+)
+# Epochs whose lengths differ by more are of another batch, or of other data.
+OTHER_LENGTH = 1.2
+
+
+def work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
+    """Return what speed is counted in, and the log of how much more of it a unit of `arm` holds."""
+    if base.images_per_unit and arm.images_per_unit:
+        return "image", math.log(arm.images_per_unit / base.images_per_unit)
+    a, b = _tokens_of(base), _tokens_of(arm)
+    if a and b:
+        return "token", math.log(b / a)
+    a, b = _tokens_by_printed(base), _tokens_by_printed(arm)
+    if a and b and max(a, b) > OTHER_WORK * min(a, b):
+        return "token/device", math.log(b / a)
+    return base.unit, 0.0
+
+
+def _tokens_by_printed(run: MeasuredRate) -> float | None:
+    """Return the tokens of a step by the throughput that is printed beside its time, else None."""
+    if run.clock != "printed" or run.unit != "step":
+        return None
+    tokens = run.log.column("tokens_per_s")[run.intervals.row] * run.intervals.seconds
+    return float(np.nanmedian(tokens)) if np.isfinite(tokens).any() else None
+
+
+def _tokens_of(run: MeasuredRate) -> float | None:
+    """Return the tokens of a step of a log that counts them, else None."""
+    if run.unit != "step":
+        return None
+    tokens = run.log.column("tokens")
+    known = ~np.isnan(tokens)
+    rises = np.diff(run.log.step[known])
+    each = np.diff(tokens[known])[rises > 0]
+    if not len(each) or (each <= 0).any():
+        return None
+    return float(each.sum() / rises[rises > 0].sum())
+
+
+def why_other_steps(a: RunLog, b: RunLog) -> str | None:
+    """Return why the steps of two runs may be of other numbers of images, or None."""
+    for item in differences(a, b):
+        is_known = item.a is not None and item.b is not None
+        if is_known and _BATCH.match(item.name):
+            return f"steps of another batch ({item})"
+        is_asked = item.source == "config" and _DEVICES.fullmatch(item.name)
+        is_count = is_asked or item.name == "ranks"
+        if is_known and is_count and f"{item.a}{item.b}".isdecimal():
+            return f"steps that may take more images on more devices ({item})"
+    one, other = _steps_per_epoch(a), _steps_per_epoch(b)
+    if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
+        return f"steps of which {one:.4g} and {other:.4g} make an epoch"
+    return None
+
+
+def _steps_per_epoch(log: RunLog) -> float | None:
+    """Return the steps from the first rise of the epoch to its last one, per epoch between them."""
+    known = np.flatnonzero(~np.isnan(log.column("epoch")))
+    step, epoch = log.step[known], log.column("epoch")[known]
+    rises = np.flatnonzero(np.diff(epoch) > 0) + 1
+    if log.axis != "step" or len(rises) < 2 or epoch[rises[-1]] <= epoch[rises[0]]:
+        return None
+    return float((step[rises[-1]] - step[rises[0]]) / (epoch[rises[-1]] - epoch[rises[0]]))
