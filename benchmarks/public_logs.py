@@ -34,7 +34,7 @@ FACTS = Path(__file__).parents[1] / "docs/measurements/public-logs.tsv"
 OUTCOMES = ("right", "wrong and certain", "refused", "unread")
 # Truths of some logs call episodes and frames steps.
 UNITS = {
-    "steps": ("step", "episode", "frame", "timestep"),
+    "steps": ("step", "episode", "frame", "game", "timestep"),
     "epochs": ("epoch",),
     "samples": ("sample",),
 }

@@ -97,9 +97,11 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         return "elapsed_s", {}
     if len(at) > 2 and (np.diff(passed) > 0).mean() > RISES:
         return "printed_s", {}
-    ratio = _against_stamps(rows["time"][at], values, steps)
-    if ratio is not None:
+    stamped = _per_step(rows, "time")[at]
+    kept = (stamped > 0) & (values > 0)
+    if kept.sum() > 1:
         # Any other time than that of a step is told by the stamps as well.
+        ratio = float(np.median(values[kept] / stamped[kept]))
         return ("step_s" if abs(np.log(ratio)) < AGREE else "printed_s"), {}
     each = float(np.median(steps))
     # Trainers that print how long a step waited for data print how long it took.
@@ -184,15 +186,3 @@ def _unwrapped(values: Floats) -> Floats:
     found = values.copy()
     found[at] += DAY_S * np.cumsum(np.diff(values[at], prepend=values[at[0]]) < -DAY_S / 2)
     return found
-
-
-def _against_stamps(time: Floats, values: Floats, steps: Floats) -> float | None:
-    """Return how many times as long as a step by the stamps a printed time is, if they tell."""
-    passed = np.diff(time)
-    kept = np.isfinite(passed) & (passed > 0) & (steps > 0)
-    if kept.sum() < 2 or np.median(passed[kept]) <= 0:
-        return None
-    whole, printed = passed[kept], values[1:][kept]
-    if not (printed > 0).all():
-        return None
-    return float(np.median(printed * steps[kept] / whole))

@@ -15,6 +15,12 @@ from analysis.stats.intervals import Floats
 ALL_EVALUATED = 0.9
 
 
+def is_result(name: str) -> bool:
+    """Whether a name is of what an evaluation found, and not its time or the best one so far."""
+    is_best = "best" in key_of(name).split()
+    return is_evaluation(name) and not (is_best or name.endswith("_s"))
+
+
 def with_evaluated(
     merged: Rows, rows: Rows, number: Ints, is_main: NDArray[np.bool_]
 ) -> tuple[Rows, dict[str, str]]:
@@ -24,9 +30,8 @@ def with_evaluated(
     before the training's of that step, by its place; another may be on either side of its row.
     """
     present = np.zeros(len(rows), dtype=bool)
-    for name in rows.columns:
-        if is_evaluation(name) and not name.endswith("_s") and "best" not in key_of(name).split():
-            present |= ~np.isnan(rows[name])
+    for name in filter(is_result, rows.columns):
+        present |= ~np.isnan(rows[name])
     trained = np.full(len(merged), np.nan)
     trained[number[is_main]] = rows["place"][is_main]
     at = number[present]
@@ -45,11 +50,7 @@ def evaluation_records(
     step: Ints, line: Ints, values: Mapping[str, Floats]
 ) -> tuple[Mapping[str, Any], ...]:
     """Return a record for every row with a metric that is named for an evaluation."""
-    names = [
-        name
-        for name in values
-        if (is_evaluation(name) or "accuracy" in key_of(name)) and not name.endswith("_s")
-    ]
+    names = [name for name in values if is_result(name) or "accuracy" in key_of(name)]
     beside = [name for name in ("time", "images", "elapsed_s") if name in values]
     present = np.zeros(len(step), dtype=bool)
     for name in names:

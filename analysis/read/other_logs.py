@@ -57,7 +57,9 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
             if logs is not None:
                 return logs
         if delimiter := delimiter_of(start, options.columns):
-            return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
+            logs = read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
+            if logs:
+                return logs
     if is_mlperf(path):
         return read_mlperf(path, name=name)
     logs = read_text(path, name=name, pattern=options.pattern)

@@ -220,11 +220,14 @@ def _longest(
 
 def _of_attempt(part: RunLog, number: int) -> RunLog:
     """Return the log of one attempt, with the times of its lines if it tells no time."""
-    values = dict(part.values)
+    values, evaluations = dict(part.values), part.evaluations
     arrivals = part.path.with_name("arrivals.txt")
     if _CLOCKS.isdisjoint(values) and arrivals.is_file():
         values["time"] = _times(part.path, arrivals, part.line)
-    return replace(part, attempt=np.full(len(part), number), values=values)
+        at = dict(zip(part.step.tolist(), values["time"].tolist(), strict=True))
+        evaluations = tuple({"time": at[one["step"]], **one} for one in evaluations)
+    attempt = np.full(len(part), number)
+    return replace(part, attempt=attempt, values=values, evaluations=evaluations)
 
 
 def _times(path: Path, arrivals: Path, line: Ints) -> Floats:

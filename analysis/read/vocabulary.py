@@ -36,28 +36,13 @@ ALIASES = {
 }  # fmt: skip
 _KEYS = {name: (column, 10 * rank) for column, names in ALIASES.items()
          for rank, name in enumerate(names)}  # fmt: skip
-# What a step of such a name counts: neither is a step of the training.
-_COUNTED = {
-    "frame": "frame", "frames": "frame", "episode": "episode", "episodes": "episode",
-    "num episodes": "episode", "game": "episode", "total timesteps": "timestep",
-    "time total timesteps": "timestep", "num timesteps": "timestep", "timesteps": "timestep",
-    "timestep": "timestep",
-}  # fmt: skip
+# A step of a name with one of these words is not one of the training.
+_OTHER_STEPS = ("frame", "episode", "game", "timestep")
 # Words that say whose or which value it is, and not what is measured; of a loss also some more.
 _NEUTRAL = frozenset(
-    [
-        "train",
-        "training",
-        "trainer",
-        "learn",
-        "global",
-        "current",
-        "completed",
-        "consumed",
-        "metrics",
-        "optimizer",
-    ]
-)
+    ["train", "training", "trainer", "learn", "global", "current", "completed", "consumed",
+     "metrics", "optimizer"]
+)  # fmt: skip
 _MEANS = frozenset(
     ["avg", "average", "mean", "avr", "running", "epoch", "ema", "smooth", "smoothed", "moving",
      "cumulative"]
@@ -90,29 +75,21 @@ _IMAGES = r"(?:images|imgs|samples|examples|seqs|sequences|sentences)"
 _PER_S = r"(?:s|secs?|seconds?)$"
 # Of one device: as tokens are counted, and no other rate.
 _OF_DEVICE = r"(?:s|secs?|seconds?)(?: per (?:device|gpu|rank))?$"
-_RATES = (
-    (
-        "steps_per_s",
-        re.compile(rf"(?:^|[ (])(?:{_STEPS} (?:per )?|(?:{_STEP}|it) per ){_PER_S}|^ups$"),
-    ),
-    ("images_per_s", re.compile(rf"(?:^|[ (])(?:{_IMAGES} (?:per )?|{_IMAGE} per ){_PER_S}")),
-    (
-        "tokens_per_s",
-        re.compile(
-            rf"(?:^|[ (])(?:(?:tokens|toks|words) (?:per )?|(?:token|tok) per ){_OF_DEVICE}"
-        ),
-    ),
-    (
-        "step_s",
-        re.compile(
-            rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?) (?:per |in )?{_ANY_STEP}\b"
-            rf"|(?:^|[ (])(?:time|timing) (?:per |in )?(?:{_STEP}|it)\b"
-            rf"|(?:^| ){_ANY_STEP} (?:time|timing|cost|duration|ms)\b(?! total)"
-            rf"|(?:^| ){_STEP} (?:s|secs?|seconds)\b(?! total)|end to end\(s\)$"
-        ),
-    ),
-    ("epoch_s", re.compile(r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|(?:^| )s epoch$")),
-)
+_RATES = [
+    (column, re.compile(pattern)) for column, pattern in (
+        ("steps_per_s",
+         rf"(?:^|[ (])(?:{_STEPS} (?:per )?|(?:{_STEP}|it) per ){_PER_S}|^ups$"),
+        ("images_per_s", rf"(?:^|[ (])(?:{_IMAGES} (?:per )?|{_IMAGE} per ){_PER_S}"),
+        ("tokens_per_s",
+         rf"(?:^|[ (])(?:(?:tokens|toks|words) (?:per )?|(?:token|tok) per ){_OF_DEVICE}"),
+        ("step_s",
+         rf"(?:^|[ (])(?:s|secs?|seconds?|ms|msecs?) (?:per |in )?{_ANY_STEP}\b"
+         rf"|(?:^|[ (])(?:time|timing) (?:per |in )?(?:{_STEP}|it)\b"
+         rf"|(?:^| ){_ANY_STEP} (?:time|timing|cost|duration|ms)\b(?! total)"
+         rf"|(?:^| ){_STEP} (?:s|secs?|seconds)\b(?! total)|end to end\(s\)$"),
+        ("epoch_s", r"(?:^| )epoch (?:time|duration|s|secs?|seconds)\b|(?:^| )s epoch$"),
+    )
+]  # fmt: skip
 _DURATIONS = {"": 1.0, "s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0,
               "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0,
               "min": 60.0, "mins": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0,
@@ -214,8 +191,8 @@ def meaning(name: str, unit: str = "") -> tuple[str, float]:
 
 def counted_by(name: str) -> str:
     """Return what a name of the column `step` counts: steps of the training, unless it says so."""
-    words = (word for word in key_of(name).split() if word not in _NEUTRAL)
-    return _COUNTED.get(" ".join(words), "step")
+    words = {word.removesuffix("s") for word in key_of(name).split()}
+    return next((other for other in _OTHER_STEPS if other in words), "step")
 
 
 def tells_unit(name: str, unit: str = "") -> bool:

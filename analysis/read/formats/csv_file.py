@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from analysis.read.formats.structured import (
     AXES,
@@ -65,6 +66,8 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
     """Return the runs in a table; a header that returns in the middle changes the columns."""
     rows: list[tuple[int, dict[str, float]]] = []
     head, rounded = list[str](), set[str]()
+    # What TensorBoard downloads.
+    tag = re.search(r"-tag-(.+)\.csv$", path.name)
     with open_bytes(path) as file:
         start = file.read(START).decode("utf-8", "replace")
     if delimiter == ",":
@@ -76,11 +79,35 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
         for line, cells in _cells(text, delimiter):
             if _is_header(cells, columns) or (any(map(is_loss, cells)) and _are_names(cells)):
                 head = _distinct([cell.strip() for cell in cells[:MOST_CELLS]])
+                if tag and "Value" not in columns.values():
+                    head = [tag[1] if cell == "Value" else cell for cell in head]
                 continue
             named = dict(zip(head, cells, strict=False))
             rounded.update(name for name, cell in named.items() if "e+" in cell)
             rows.append((line, as_numbers(named, has_commas=has_commas)))
-    return logs_of(rows, path=path, name=name, kind="csv", columns=columns, rounded=rounded)
+    runs = dict.fromkeys(cell.rpartition(" - ")[0] for cell in head if cell.endswith("__MIN"))
+    tables = {run: _of_run(rows, run) for run in runs} or {name: rows}
+    options: Mapping[str, Any] = {"kind": "csv", "columns": columns, "rounded": rounded}
+    return [
+        log for run, own in tables.items() for log in logs_of(own, path=path, name=run, **options)
+    ]
+
+
+def _of_run(
+    rows: Sequence[tuple[int, dict[str, float]]], run: str
+) -> list[tuple[int, dict[str, float]]]:
+    """Return the rows of a run in a table that the web page of wandb exports.
+
+    It has columns `RUN - NAME`, also of the least and the greatest value of each.
+    """
+    found = []
+    for line, named in rows:
+        parts = {name.rpartition(" - "): value for name, value in named.items()}
+        kept = {whose: v for whose, v in parts.items() if not whose[2].endswith(("__MIN", "__MAX"))}
+        own = {metric: value for (of, _, metric), value in kept.items() if of in ("", run)}
+        if any(of == run for of, *_ in kept):
+            found.append((line, own))
+    return found
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

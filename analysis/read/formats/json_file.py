@@ -42,7 +42,7 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
         tree = _json(text)
         if tree is None and not is_state:
             return None
-        records, kind = _records(tree) or _records_of_lists(tree), "JSON"
+        records, kind = _records_of_lists(tree) or _records(tree), "JSON"
         if tree is None or (isinstance(tree, dict) and "log_history" in tree):
             if tree is None or not isinstance(tree["log_history"], list):
                 raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
@@ -86,13 +86,24 @@ def _flat(record: Any, *, has_commas: bool = False) -> dict[str, float]:
 
 
 def _records(tree: Any) -> list[Any]:
-    """Return the list of records in a JSON tree: itself, or one of its values."""
+    """Return the list of records in a JSON tree: itself, or one of its values.
+
+    Lists of evaluations, such as `val` beside `train`, give their values to these records.
+    """
     if isinstance(tree, list):
         return tree
-    if not isinstance(tree, dict):
+    lists = [
+        (str(name), value) for name, value in (tree.items() if isinstance(tree, dict) else ())
+        if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
+    ]  # fmt: skip
+    if not lists:
         return []
-    lists = (value for value in tree.values() if isinstance(value, list) and value)
-    return next((found for found in lists if all(isinstance(one, dict) for one in found)), [])
+    name, found = min(lists, key=lambda pair: is_evaluation(pair[0]))
+    for of, rows in lists:
+        if is_evaluation(of) and of != name and len(rows) == len(found):
+            named = [{f"{of}/{key}": one for key, one in row.items()} for row in rows]
+            found = [record | own for record, own in zip(found, named, strict=True)]
+    return found
 
 
 def _records_of_lists(tree: Any) -> list[Any]:

@@ -23,8 +23,9 @@ _FLOAT, _DOUBLE = 1, 2
 
 
 def looks_like_events(start: bytes) -> bool:
-    """Whether a file begins with the version record that every event file begins with."""
-    return b"brain.Event:" in start[:64]
+    """Whether a file begins with the version of events, or with a framed event and its time."""
+    is_timed = start[4:8] == bytes(4) and start[12:13] == b"\t" and start[20:21] == b"A"
+    return is_timed or b"brain.Event:" in start[:64]
 
 
 def read_events(path: Path, *, name: str) -> list[RunLog]:
@@ -62,7 +63,7 @@ def _scalars(event: "Event") -> dict[str, float]:
     found = {"step": float(event.step), "time": event.wall_time}
     for value in event.summary.value:
         scalar = _scalar(value)
-        if value.tag not in ("", "step", "time") and scalar is not None:
+        if value.tag not in ("", "step", "time") and scalar is not None and " vs " not in value.tag:
             found[value.tag] = scalar if np.isfinite(scalar) else np.inf
     return found
 

@@ -17,6 +17,7 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from analysis.read.evaluations import is_result
 from analysis.read.formats.structured import as_numbers, logs_of
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import RunLog
@@ -54,7 +55,7 @@ def read_wandb(path: Path, *, name: str, columns: Mapping[str, str]) -> list[Run
     if not step:
         hint = "--columns step=NAME names it, step=_step says that each call is a step"
         remarks.append(f"its step is not known, only wandb's count of calls of log(); {hint}")
-    elif left := sum(step not in row for _, row in rows if row):
+    elif left := sum(not any(map(is_result, row)) for _, row in rows if row and step not in row):
         remarks.append(f"{left} records without {step} not read; --columns step=NAME names another")
     if facts.get("gpus", 1) != 1:
         remarks.append(f"its machine has {facts['gpus']} GPUs; --set gpus=N says how many ran")

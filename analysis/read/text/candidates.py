@@ -95,14 +95,14 @@ def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
     Of a table without names it is the first number that falls as a loss does.
     """
     named = {key: one for key, one in kind.fields.items() if one.name}
-    if named or BAR_STEP in kind.fields:
-        unknown = {
-            key: f"{one.name} loss" for key, one in named.items()
-            if key in kind.decimals and not meaning(one.name, one.unit)[0]
-            and not (is_evaluation(one.name) or key_of(one.name) == "data")
-        } if not is_table else {}  # fmt: skip
-    else:
-        falling = [key for key in kind.fields if key in kind.decimals and falls(kind.rows[key])]
+    unknown = {
+        key: f"{one.name} loss" for key, one in named.items()
+        if key in kind.decimals and not meaning(one.name, one.unit)[0] and not is_table
+        and not (is_evaluation(one.name) or key_of(one.name) == "data")
+    }  # fmt: skip
+    if not (unknown or (named and is_table) or BAR_STEP in kind.fields):
+        others = [key for key in kind.fields if key not in named and key in kind.decimals]
+        falling = [key for key in others if falls(kind.rows[key])]
         unknown = dict.fromkeys(falling[:1], UNNAMED)
     fields = {
         key: replace(one, name=unknown.get(key, one.name)) for key, one in kind.fields.items()
@@ -143,7 +143,8 @@ def _candidate(
         uncertain["step"] = "rounded to a few digits, not known exactly"
     if axis == "sample" and step is not None:
         uncertain["step"] = "a number without a name may count samples or steps"
-    if axis == "step" and loss_name == UNNAMED and columns["step"].max() < MANY:
+    is_bare = step is not None and not kind.fields[step].name
+    if axis == "step" and is_bare and loss_name == UNNAMED and columns["step"].max() < MANY:
         # So begin the tables of YOLO.
         uncertain["step"] = "a number without a name may count epochs or steps"
         columns["epoch"], axis, step = columns.pop("step"), "epoch", None

@@ -62,6 +62,7 @@ _COUNTED = re.compile(r" ?(epoch|step|iteration|iter|batch|update)(?:s|es)? ?(?=
 _IS = re.compile(
     r"(?: ?(?:epoch|step|iteration|iter|batch|update)(?:s|es)?)?[)\]]? ?(?::|=|->|is|was) ?"
 )
+_AND = re.compile(r",? (?:and )?[A-Za-z]+ ")
 # darknet: `0.798039 avg loss, 0.002610 rate`.
 _BEHIND = re.compile(r" ([A-Za-z]+(?: [A-Za-z]+)?)(?=[,;|]|$)")
 _NOISE = frozenset(
@@ -236,7 +237,7 @@ def _values(line: str) -> tuple[list[Field], str]:
         if about and not about["count"]:
             # `Loss after 5 epochs: 0.3`.
             name, about = (counted[1], about) if counted else (name, None)
-        subject = about["name"] if about else ""
+        subject = about["name"] if about else subject if _AND.fullmatch(gap) else ""
         is_first = not any(one.form != "stamp" for one in found)
         head = whose if is_first else head
         for word in _QUALIFIER.finditer(gap[:start]):

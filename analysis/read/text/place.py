@@ -15,6 +15,8 @@ from analysis.stats.intervals import Floats
 # Of the losses beside bars this share stands at steps of their own.
 LEAST_APART = 0.9
 FEWEST_EPOCHS = 3
+# Bars of another training have at least this share of its steps.
+SHORTER = 0.1
 _CLOCKS = frozenset(
     ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
 )
@@ -31,7 +33,11 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     are_two = False
     if candidate.is_bar:
         are_two = _are_two_bars(rows)
-        rows = last_drawings(main_group(_with_totals(rows)))
+        drawn = _with_totals(rows)
+        rows = main_group(drawn)
+        if _goes_on(drawn, rows):
+            remarks = [*remarks, "bars of other steps follow: they may be another training"]
+        rows = last_drawings(rows)
     found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
     if found is None:
         return None
@@ -87,6 +93,13 @@ def _with_totals(rows: Rows) -> Rows:
     of = rows["of"]
     known = np.maximum.accumulate(np.where(np.isnan(of), -1, np.arange(len(of))))
     return rows.replace(of=np.where(known >= 0, of[np.maximum(known, 0)], 0.0))
+
+
+def _goes_on(drawn: Rows, main: Rows) -> bool:
+    """Whether bars follow the training's that are not much shorter, of a total not drawn before."""
+    is_later = drawn["place"] > main["place"].max(initial=0)
+    of, before = drawn["of"][is_later], drawn["of"][~is_later]
+    return bool((~np.isin(of, before) & (of >= SHORTER * main["of"].max(initial=0))).any())
 
 
 def _are_two_bars(rows: Rows) -> bool:

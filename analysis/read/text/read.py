@@ -163,7 +163,7 @@ def _of_others(best: Judged, other: Judged) -> str:
     rows, others = best.placed.rows, other.placed.rows
     if rows["place"].max() < others["place"].min() or others["place"].max() < rows["place"].min():
         return "; they stand apart, and may be another run"
-    loss, at_end = (some["loss"][~np.isnan(some["loss"])] for some in (rows, others))
+    loss, at_end = (some["loss"][np.isfinite(some["loss"])] for some in (rows, others))
     if not (len(loss) and len(at_end)) or abs(loss[-1] - at_end[-1]) <= ALIKE * abs(loss[-1]):
         return ""
     return f"; their last loss is {at_end[-1]:.4g}, and may be the one that you want"

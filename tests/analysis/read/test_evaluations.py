@@ -52,7 +52,7 @@ def write_events(folder: Path, rows: list[dict[str, float | str]]) -> None:
 
     writer = EventFileWriter(str(folder))
     for row in rows:
-        for name in row.keys() & {"loss", "val_loss"}:
+        for name in row.keys() & {"loss", "val_loss", "loss vs samples"}:
             value = Summary.Value(tag=name.replace("_", "/"), simple_value=row[name])
             event = Event(wall_time=row["time"], step=row["step"], summary=Summary(value=[value]))
             writer.add_event(event)
@@ -82,3 +82,14 @@ def test_training_with_an_evaluation_in_every_interval_is_not_timed(form, suffix
     log = planted(path, form=form, evaluate=1)
     assert measure_rate(log, clock="wall").rate.low is None
     assert "every interval holds an evaluation" in log.uncertain["time"]
+
+
+def test_events_without_a_version_are_read_and_values_over_samples_are_not(tmp_path):
+    rows = [{"step": n, "time": 1.7e9 + n, "loss": 9 / n} for n in range(1, 31)]
+    rows += [{"step": 32 * n, "time": 1.7e9 + n, "loss vs samples": 9 / n} for n in range(1, 31)]
+    write_events(tmp_path / "events", rows)
+    [path] = (tmp_path / "events").iterdir()
+    data = path.read_bytes()
+    path.write_bytes(data[int.from_bytes(data[:8], "little") + 16 :])
+    [log] = read_logs([str(path)])
+    assert (len(log), log.last("loss")) == (30, pytest.approx(0.3))

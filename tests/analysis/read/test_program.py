@@ -47,6 +47,12 @@ def test_a_log_without_a_clock_has_the_times_at_which_its_lines_arrived(tmp_path
     assert log.config["params.lr"] == 0.1
 
 
+def test_evaluations_have_the_times_of_their_steps(tmp_path: Path) -> None:
+    form = "step {0} loss {1}\neval step {0} val_acc {1}"
+    log = read_ours(run_with(tmp_path / "run", lines(1, 40, form)))
+    assert [one["time"] for one in log.evaluations[:2]] == log.column("time")[:2].tolist()
+
+
 def test_a_log_with_a_clock_keeps_it(tmp_path: Path) -> None:
     form = "iter {}: loss {:.4f}, time 50.00ms, mfu 1.00%"
     log = read_ours(run_with(tmp_path / "run", lines(1, 40, form)))

@@ -89,8 +89,8 @@ def test_a_time_that_is_no_date_does_not_replace_the_time_of_the_call(tmp_path):
 
 def test_records_without_the_trainers_step_are_counted(tmp_path):
     rows = [{"loss": 1.0, "global_step": n} for n in range(5)]
-    log = read(wandb_run(tmp_path, [*rows, {"eval/loss": 2.0}, {"eval/loss": 3.0}]))
-    assert len(log) == 5
+    log = read(wandb_run(tmp_path, [*rows, {"eval/loss": 2.0}, {"lr": 3.0}, {"lr": 3.0}]))
+    assert (len(log), log.evaluations[-1]["eval/loss"], log.evaluations[-1]["step"]) == (5, 2, 4)
     assert any("2 records without global_step not read" in remark for remark in log.remarks)
 
 

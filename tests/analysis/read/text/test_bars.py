@@ -75,3 +75,14 @@ def test_two_drawings_of_a_bar_with_a_record_are_drawings_of_it(tmp_path):
         text += bar + (glued + record.format(3 / n, n / 50) if n % 10 == 0 else "") + "\n"
     [log] = logs_of(tmp_path / "x", text)
     assert (log.step[-1], log.last("loss")) == (100, 0.03)
+
+
+def test_bars_of_another_length_after_the_training_may_be_another(tmp_path):
+    drawn = [
+        f"50%|# | {n}/{of} [{n // 60:02d}:{n % 60:02d}<01:00, 1.00it/s, loss={3 / n:.3f}]"
+        for of in (300, 100)
+        for n in range(1, of + 1)
+    ]
+    [log] = logs_of(tmp_path / "x", "\r".join(drawn))
+    assert log.step[-1] == 300
+    assert any("may be another training" in remark for remark in log.remarks)
