@@ -1,12 +1,16 @@
 """The jackknife: intervals of functions of sums, such as ratios of averages."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.mean import MIN_VALUES, mean_of
+from analysis.stats.mean import MIN_VALUES, Mean, mean_of
+
+# Fewer rows do not show their autocorrelation, and count as independent.
+FEWEST_CORRELATED = 30
 
 
 def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
@@ -24,4 +28,7 @@ def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
         added = n * value - (n - 1) * of(whole - columns)
     if not np.isfinite(added).all():
         return Estimate(value=value)
-    return replace(mean_of(added), value=value).estimate()
+    error = float(added.std(ddof=1)) / math.sqrt(n)
+    alone = Mean(value=value, error=error, freedom=n - 1)
+    found = mean_of(added) if n >= FEWEST_CORRELATED else alone
+    return replace(found, value=value).estimate()
