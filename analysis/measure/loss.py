@@ -22,7 +22,7 @@ from analysis.measure.loss_curve import (
     why_other_schedule,
     why_unlike,
 )
-from analysis.measure.work import why_other_steps
+from analysis.measure.work import why_one_process, why_other_steps
 from analysis.observations import (
     group_alike,
     is_repeat,
@@ -55,8 +55,11 @@ FEWEST_LOST = 3
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
-# So many first records of one seed differ by less, and by a small share of the noise of a record.
-BEGINS, ALIKE, SAME_NOISE = 3, 1e-4, 0.2
+# Runs of one seed differ by less at first, and by half as much over so many records as later; or
+# by little, and by a tiny share of the noise of a record, throughout.
+AT_FIRST, BEGINS, EQUAL, EQUAL_NOISE = 1e-4, 3, 2e-4, 0.02
+# Digits that are a larger share of the noise tell no seeds apart.
+SAME_NOISE = 0.2
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # A loss is an average if of so many late records or more those side by side are this alike, its
@@ -151,6 +154,8 @@ def loss_contrast(
     if compared.by == "step" and len(axes) > 1:
         counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
         return refused(f"{counts}; align them by images if both know these")
+    if compared.by == "images" and (why := why_one_process(base[0], arm[0])):
+        return refused(why)
     counts_steps = compared.by == "step" and axes.keys() == {"step"}
     of_steps = why_other_steps(base[0], arm[0]) if counts_steps else None
     if of_steps and axis_of([*base, *arm]) == "step":
@@ -245,7 +250,7 @@ def _unlike(curves: Sequence[LossCurve]) -> tuple[list[LossCurve], list[str]]:
 def _is_again(a: LossCurve, b: LossCurve) -> bool:
     """Whether two runs are of one seed: equal ones, or of other seeds that begin as one.
 
-    On GPUs they drift apart later. Other seeds do not begin within a small share of their noise.
+    On GPUs these drift apart later. Other seeds differ from the first record on.
     """
     if not np.array_equal(a.x, b.x):
         return False
@@ -253,12 +258,13 @@ def _is_again(a: LossCurve, b: LossCurve) -> bool:
         return np.array_equal(a.loss, b.loss)
     if len(a.x) < MIN_VALUES or min(a.loss.min(), b.loss.min()) <= 0:
         return False
-    digit = max(decimal_grid(curve.loss) or 0.0 for curve in (a, b))
-    alike = np.maximum(ALIKE, 1.01 * digit / a.loss[:BEGINS])
+    digit = max(decimal_grid(curve.loss) or 0.0 for curve in (a, b)) / a.loss[0]
     # Of fourth differences a trend is no part; they are wider than the noise by the root of 70.
-    noise = np.median(np.abs(np.diff(np.log(a.loss), n=4))) / math.sqrt(70)
-    begin = np.abs(np.log(b.loss / a.loss))[:BEGINS]
-    return bool((begin <= alike).all() and alike.max() <= SAME_NOISE * noise)
+    noise = float(np.median(np.abs(np.diff(np.log(a.loss), n=4)))) / math.sqrt(70)
+    gap = np.abs(np.log(b.loss / a.loss))
+    begin, typical = float(np.median(gap[:BEGINS])), float(np.median(gap))
+    drifts = gap[0] <= max(AT_FIRST, 1.01 * digit) and begin <= typical / 2
+    return digit <= SAME_NOISE * noise and (drifts or typical <= min(EQUAL, EQUAL_NOISE * noise))
 
 
 def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:

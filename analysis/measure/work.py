@@ -53,20 +53,41 @@ def _tokens_of(run: MeasuredRate) -> float | None:
 
 def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     """Return why the steps of two runs may be of other numbers of images, or None."""
-    for item in keys_of_others(a, b):
-        if key_kind(item) == "batch":
-            return f"steps of another batch ({item})"
-        if key_kind(item) == "devices":
-            return f"steps that may take more images on more devices ({item})"
-    counts = ranks(a.facts), ranks(b.facts)
-    if None not in counts and counts[0] != counts[1]:
-        return (
-            f"steps that may take more images on more devices (ranks: {counts[0]} -> {counts[1]})"
-        )
+    batches = (item for item in keys_of_others(a, b) if key_kind(item) == "batch")
+    if (batch := next(batches, None)) is not None:
+        return f"steps of another batch ({batch})"
+    if told := _other_devices(a, b):
+        return f"steps that may take more images on more devices ({told})"
     one, other = _steps_per_epoch(a), _steps_per_epoch(b)
     if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
         return f"steps of which {one:.4g} and {other:.4g} make an epoch"
     return None
+
+
+def _other_devices(a: RunLog, b: RunLog) -> str | None:
+    """Return in which number of devices two runs differ, None if in none that is known."""
+    devices = (str(item) for item in keys_of_others(a, b) if key_kind(item) == "devices")
+    counts = ranks(a.facts), ranks(b.facts)
+    is_known = None not in counts and counts[0] != counts[1]
+    return next(devices, f"ranks: {counts[0]} -> {counts[1]}" if is_known else None)
+
+
+def why_one_process(a: RunLog, b: RunLog) -> str | None:
+    """Return why the images of two runs of other programs may be those of one process, or None.
+
+    A script that counts what it loads counts the same on any number of devices.
+    """
+    if "ditbench" in (a.format, b.format) and not all(map(_is_of_script, (a, b))):
+        return None
+    told = _other_devices(a, b)
+    each = [float(log.last("images") or 0) / max(int(log.step[-1]), 1) for log in (a, b)]
+    if not told or "global_batch_size" in a.facts or abs(each[0] - each[1]) > 0.01 * max(each):
+        return None
+    return f"as many images a step on more devices ({told}) may be those of one process"
+
+
+def _is_of_script(log: RunLog) -> bool:
+    return (log.config or {}).get("kind") == "command"
 
 
 def _steps_per_epoch(log: RunLog) -> float | None:
