@@ -58,7 +58,7 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
                 return logs
         if delimiter := delimiter_of(start, options.columns):
             logs = read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
-            if logs:
+            if logs or options.columns:
                 return logs
     if is_mlperf(path):
         return read_mlperf(path, name=name)
