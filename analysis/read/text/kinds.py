@@ -17,7 +17,7 @@ from analysis.read.text.lines import HOLE, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
 from analysis.read.text.values import likelier
-from analysis.read.vocabulary import is_loss
+from analysis.read.vocabulary import is_evaluation, is_loss
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 RANK, FEWEST_RANKS = "|rank|", 5
@@ -216,7 +216,8 @@ def _epochs(kinds: Iterable[Kind]) -> Rows:
     for kind in kinds:
         for key, one in kind.fields.items():
             shapes = [shape for shape in kind.shapes if key not in shape.decimals]
-            if one.name.strip().lower() == "epoch" and one.form == "number" and shapes:
+            is_epoch = one.name.strip().lower() == "epoch" and not is_evaluation(kind.head)
+            if is_epoch and one.form == "number" and shapes:
                 rows = join([part for shape in shapes for part in shape.parts])
                 rows = rows.take(np.argsort(rows["place"], kind="stable"))
                 # `best so far at epoch 7` is no line that an epoch begins with.
