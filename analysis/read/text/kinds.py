@@ -214,10 +214,13 @@ def _epochs(kinds: Iterable[Kind]) -> Rows:
     """Return the epochs that lines of any kind name, by place, unless they name only some."""
     found = []
     for kind in kinds:
+        names = [one.name for one in kind.fields.values() if one.name]
+        if is_evaluation(kind.head) and len(names) == 1:
+            # `Validation epoch 3` begins none.
+            continue
         for key, one in kind.fields.items():
             shapes = [shape for shape in kind.shapes if key not in shape.decimals]
-            is_epoch = one.name.strip().lower() == "epoch" and not is_evaluation(kind.head)
-            if is_epoch and one.form == "number" and shapes:
+            if one.name.strip().lower() == "epoch" and one.form == "number" and shapes:
                 rows = join([part for shape in shapes for part in shape.parts])
                 rows = rows.take(np.argsort(rows["place"], kind="stable"))
                 # `best so far at epoch 7` is no line that an epoch begins with.

@@ -331,3 +331,13 @@ def test_of_lines_of_one_kind_those_with_a_result_of_an_evaluation_are_its_own(t
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.last("loss"), log.evaluations[-1]["val_loss"]) == (0.1, 0.1333)
+
+
+def test_a_first_line_that_ends_in_a_tab_is_no_header(tmp_path):
+    rows = [
+        "error vs. #iterations\t",
+        " 7.9505e+04\t",
+        *(f"Iter {n}, Loss = {3 / n}" for n in range(1, 31)),
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("loss")) == (30, 0.1)
