@@ -34,10 +34,10 @@ from analysis.observations import (
 )
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
-from analysis.stats.contrast import Scatter, contrast, scatter_of
+from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.intervals import Floats, decimal_grid
-from analysis.stats.mean import MIN_VALUES, Mean, effective_number, mean_of, trend
-from analysis.stats.replicates import Contrast, Quantity, Replicate, Unit, refused
+from analysis.stats.mean import MIN_VALUES, Mean, independent, lag_one, mean_of, trend
+from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, Unit, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
 
@@ -58,6 +58,12 @@ ROUNDING = 1e-6
 SAME_NOISE = 0.1
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
+# A loss is an average if of so many late records or more those side by side are this alike, its
+# steps are neither a noise that turns back (-1/2) nor a smooth curve (1), and if it holds no more
+# independent values than so many.
+FEWEST_LATE, ALIKE, AVERAGED, MOST_AVERAGES = 20, 0.5, (-0.25, 0.5), 18.0
+# So large a share of the degrees of freedom is kept: of few records chance may leave none.
+LEAST_FREEDOM = 0.4
 # Words in the names of evaluations of which more, or less, is better.
 _HIGHER = frozenset(
     ["accuracy", "acc", "acc1", "top1", "top5", "recognised", "precision", "recall", "f1", "auc",
@@ -282,12 +288,31 @@ def _of_two_curves(
 ) -> Contrast:
     """Compare two runs by the log ratio at their common points."""
     gap = np.log(b.loss / a.loss)
+    if averaged := next((one.log.name for one in (a, b) if _is_average(one)), None):
+        value = math.log(float(b.loss[parts[0]].mean() / a.loss[parts[0]].mean()))
+        why = f"the loss of {averaged} is an average over too many records to tell its noise"
+        return Contrast(mean=Mean(value=value), why=why)
     around = [parts[2] if a.of == "loss" else np.ones_like(parts[0]), parts[1], parts[2]]
     mean, *further = (
         _part_mean(gap, part, a, b, around=near) for part, near in zip(parts, around, strict=True)
     )
     unit: Unit = "step" if is_recorded else "run"
     return Contrast(mean=mean, unit=unit, n=len(gap), further=tuple(further))
+
+
+def _is_average(curve: LossCurve) -> bool:
+    """Whether a training loss is a running mean over a large share of its records.
+
+    One that begins at its first value keeps the noise of that for as long.
+    """
+    late = np.log(curve.loss[len(curve.loss) // 2 :])
+    if curve.of != "loss" or len(late) < FEWEST_LATE:
+        return False
+    noise = late - trend(late, terms=2)
+    alike, (least, most) = lag_one(noise), AVERAGED
+    if np.ptp(noise) < ROUNDING or alike < ALIKE or len(late) * (1 - alike) > MOST_AVERAGES:
+        return False
+    return least < lag_one(np.diff(noise)) < most
 
 
 def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around: Floats) -> Mean:
@@ -304,10 +329,10 @@ def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around:
         return Mean(value=value)
     terms = next(terms for least, terms in TREND_TERMS if len(gap) >= least)
     noise = gap - trend(gap, terms=terms)
-    effective = effective_number(noise, fitted=terms)
-    variance = float(noise @ noise) / (len(gap) - terms) / max(1 - 1 / effective, 0.5)
+    variance, effective = independent(noise, fitted=terms)
     share = max(effective * float(part.sum()) / len(gap), 1.0)
-    return Mean(value=value, error=math.sqrt(variance / share), freedom=max(effective - terms, 1.0))
+    freedom = max(effective - terms, LEAST_FREEDOM * (len(gap) - terms))
+    return Mean(value=value, error=math.sqrt(variance / share), freedom=freedom)
 
 
 def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:

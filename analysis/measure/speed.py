@@ -24,11 +24,11 @@ from analysis.observations import (
 )
 from analysis.one_training import distinct_runs
 from analysis.read.run_log import Ints, RunLog
-from analysis.stats.contrast import Scatter, contrast, scatter_of
+from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.mean import MIN_VALUES, Mean
-from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, refused
-from analysis.stats.samples import one_sample, satterthwaite
+from analysis.stats.mean import MIN_VALUES, Mean, satterthwaite
+from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, Scatter, refused
+from analysis.stats.samples import one_sample
 from analysis.stats.summary import ratio_of_means
 
 SPEED = Quantity(name="speed", better="higher", margin=0.01)
@@ -39,7 +39,7 @@ COARSER = 1.5
 # Steps that all record are too rare beyond so many times the records of the one with the fewest.
 SPARSE = 4
 # Steps are paired in vain if the interval is wider by this factor than by the two runs as they are.
-IN_VAIN = 2.0
+IN_VAIN = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)

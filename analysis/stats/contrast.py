@@ -7,12 +7,14 @@ by pass, and losses by seed, if what a pair shares is seen in its runs. Repeats 
 their own are compared node by node, or with an allowance for the nodes.
 """
 
+import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
-from analysis.stats.mean import Mean
+from analysis.stats.intervals import Floats
+from analysis.stats.mean import CERTAIN, Mean
 from analysis.stats.repeats import (
     NODE_SCATTER,
     NODES_DIFFER,
@@ -27,6 +29,7 @@ from analysis.stats.replicates import (
     Contrast,
     Quantity,
     Replicate,
+    Scatter,
     blur_of,
     mean_log,
     refused,
@@ -36,22 +39,15 @@ from analysis.stats.sequential import CommonVariance, common_variance
 from analysis.stats.summary import robust
 
 # What two runs of one recipe on one node, or two seeds of it, differ by, if nothing else is known.
-RUN_SCATTER = 0.02
+RUN_SCATTER = CommonVariance(value=0.02**2, freedom=CERTAIN)
+NODES = CommonVariance(value=NODE_SCATTER**2, freedom=CERTAIN)
 # So many single runs of a table show their own scatter, if it is no more than this.
 FEWEST_SINGLE, MOST_SCATTER = 12, 0.08
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scatter:
-    """The scatter of repeats by all arms of a table.
-
-    `common` is the variance of a repeat, and `of_pairs` the variance of the gap of a pair.
-    `is_paired` says whether runs of one seed or pass share something; None: the arms do not tell.
-    """
-
-    common: CommonVariance = field(default_factory=CommonVariance)
-    of_pairs: CommonVariance = field(default_factory=CommonVariance)
-    is_paired: bool | None = None
+# The cells of a table lend at most so many degrees of freedom, and none to a base that scatters
+# more than this share would by chance: all contrasts share its error.
+MOST_LENT, UNLIKE_BASE = 12, 0.2
+# The share of normal values that the median absolute deviation makes use of.
+EFFICIENCY_OF_MAD = 0.37
 
 
 def scatter_of(arms: Sequence[Sequence[Replicate]], *, of_loss: bool = False) -> Scatter:
@@ -60,21 +56,25 @@ def scatter_of(arms: Sequence[Sequence[Replicate]], *, of_loss: bool = False) ->
     Arms that have the seeds or passes of the base tell whether pairs share something.
     """
     logs = [np.array([run.log for run in arm]) for arm in arms if len(arm) >= FEWEST]
-    # It supports both sides of a contrast, which are two of these arms.
-    common = common_variance(logs).at_most(sum(len(own) - 1 for own in logs[2:]) / 2)
+    common = _of_others(logs)
+    of_base = common.lent_to(logs[0], unlike=UNLIKE_BASE) if logs else common
     named = [_by_name(arm, of_loss) for arm in arms]
     full = [own for own in named if named[0].keys() <= own.keys()]
     if len(named[0]) < FEWEST or len(full) < 2:
-        return Scatter(common=common)
+        return Scatter(common=common, of_base=of_base)
     table = np.array([[own[name].log for name in named[0]] for own in full])
     if not share_something(table):
-        return Scatter(common=common, is_paired=False)
+        return Scatter(common=common, of_base=of_base, is_paired=False)
     rest = without_columns(table)
-    own = common_variance([*rest])
-    if not own.is_common_to(float(rest[0].var(ddof=1)), len(named[0])):
-        return Scatter(common=common, is_paired=True)  # the base is in every pair
+    own = _of_others([*rest]).lent_to(rest[0], unlike=UNLIKE_BASE)  # the base is in every pair
     of_pairs = replace(own, value=2 * own.value)
-    return Scatter(common=common, of_pairs=of_pairs, is_paired=True)
+    return Scatter(common=common, of_base=of_base, of_pairs=of_pairs, is_paired=True)
+
+
+def _of_others(cells: Sequence[Floats]) -> CommonVariance:
+    """Return the variance that cells lend to two of them: as certain as the others make it."""
+    others = sum(len(own) - 1 for own in cells[2:])
+    return common_variance(cells, most_freedom=min(MOST_LENT, max(others, 1)))
 
 
 def contrast(
@@ -122,8 +122,8 @@ def _contrast(
         )
     paired = _by_pairs(base, arm, of_loss, scatter)
     if of_loss:
-        return with_nodes(paired or welch_of(base, arm, scatter.common), base, arm)
-    return paired or by_repeats(base, arm, scatter.common)
+        return with_nodes(paired or welch_of(base, arm, scatter), base, arm)
+    return paired or by_repeats(base, arm, scatter)
 
 
 def _by_name(arm: Sequence[Replicate], of_loss: bool) -> dict[Hashable, Replicate]:
@@ -182,7 +182,7 @@ def _by_pairs(
     logs = np.array([[b.log - a.log, *_further(a, b)] for a, b in pairs])
     gaps, *stretches = logs.T
     found = Contrast(
-        mean=one_sample(gaps, common=scatter.of_pairs),
+        mean=one_sample(gaps, lent=scatter.of_pairs),
         unit="seed" if of_loss else "pass",
         n=len(pairs),
         is_claim=True,
@@ -195,7 +195,7 @@ def _further(a: Replicate, b: Replicate) -> list[float]:
     return [after - before for before, after in zip(a.stretches, b.stretches, strict=True)]
 
 
-def scatter_of_single(contrasts: Sequence[Contrast]) -> float:
+def scatter_of_single(contrasts: Sequence[Contrast]) -> CommonVariance:
     """Return what a run of a cell is allowed to scatter by, from contrasts with one base.
 
     If the single runs of all cells lie within little more, they may be no more than scatter.
@@ -204,10 +204,14 @@ def scatter_of_single(contrasts: Sequence[Contrast]) -> float:
     if len(logs) + 1 < FEWEST_SINGLE:
         return RUN_SCATTER
     _, sigma = robust(np.array([0.0, *logs]))
-    return max(RUN_SCATTER, sigma) if sigma <= MOST_SCATTER else RUN_SCATTER
+    if sigma > MOST_SCATTER or sigma**2 <= RUN_SCATTER.value:
+        return RUN_SCATTER
+    return CommonVariance(value=sigma**2, freedom=EFFICIENCY_OF_MAD * len(logs))
 
 
-def of_cells(found: Contrast, quantity: Quantity, *, scatter: float = RUN_SCATTER) -> Contrast:
+def of_cells(
+    found: Contrast, quantity: Quantity, *, scatter: CommonVariance = RUN_SCATTER
+) -> Contrast:
     """Return the contrast of two single runs as one of their cells, with an allowance for runs.
 
     Speeds on nodes of their own get the one for nodes. What agrees within the margin stays: runs of
@@ -217,8 +221,10 @@ def of_cells(found: Contrast, quantity: Quantity, *, scatter: float = RUN_SCATTE
         return found
     if found.further and all(m.is_within(quantity.margin) for m in (found.mean, *found.further)):
         return found
-    nodes = NODE_SCATTER if quantity.is_speed and NODES_DIFFER in found.remarks else 0.0
-    remark = f"one run each, {ALLOWED} {max(scatter, nodes):.0%} each"
-    remark += ", as these cells scatter" if scatter > max(RUN_SCATTER, nodes) else ""
-    widened = found.mean.allowing(max(scatter, nodes))
+    if quantity.is_speed and NODES_DIFFER in found.remarks and scatter.value < NODES.value:
+        scatter = NODES
+    each = math.sqrt(scatter.value)
+    remark = f"one run each, {ALLOWED} {each:.0%} each"
+    remark += ", as these cells scatter" if scatter not in (RUN_SCATTER, NODES) else ""
+    widened = found.mean.allowing(each, freedom=scatter.freedom)
     return replace(found, mean=widened, unit="run", n=1, remarks=(*found.remarks, remark))

@@ -1,6 +1,7 @@
 """The mean of a noisy, autocorrelated series with its error, over whole periods if it has one."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +17,10 @@ FEWEST_EFFECTIVE = 2.0
 # Standard errors that the estimated lag-1 autocorrelation is raised by: an interval that is too
 # wide costs some power, one that is too narrow is wrong.
 CAUTION = 0.25
+# So many squared standard errors from none an autocorrelation counts half.
+UNSURE = 0.5
+# The degrees of freedom of a scatter that is known.
+CERTAIN = 1e6
 # An error that is a larger share of its mean counts as this one for the logarithm.
 LARGEST_SHARE = 0.99
 # How alike a periodic series is after a period (as an autocorrelation), and its shortest period.
@@ -41,15 +46,14 @@ class Mean:
         """Return the ratio, with its interval, that this is the logarithm of."""
         return self.estimate().map(math.exp)
 
-    def allowing(self, scatter: float) -> "Mean":
+    def allowing(self, scatter: float, *, freedom: float = CERTAIN) -> "Mean":
         """Return the mean with the error of two runs, nodes or seeds beside its own.
 
-        `scatter` is the standard deviation of each. The degrees of freedom are Satterthwaite's.
+        `scatter` is the standard deviation of each, with its degrees of freedom.
         """
         assert self.error is not None
-        error = math.hypot(self.error, 2**0.5 * scatter)
-        freedom = self.freedom * (error / max(self.error, 1e-12)) ** 4
-        return replace(self, error=error, freedom=min(freedom, 1e6))
+        parts = self.error**2, 2 * scatter**2
+        return satterthwaite(self.value, parts, (self.freedom, freedom))
 
     def is_within(self, margin: float) -> bool:
         """Whether the interval of this log ratio is within a margin of 1."""
@@ -91,6 +95,13 @@ class Mean:
         return float(2 * stdtr(self.freedom, -abs(self.value / self.error)))
 
 
+def satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
+    """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
+    squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
+    whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
+    return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
+
+
 def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
     """Return the number of values that count as one: 1 + 2 (sum of autocorrelations), at least 1.
 
@@ -114,25 +125,37 @@ def autocorrelation_time(series: Floats, *, fitted: int = 1) -> float:
     return max(1.0, float(running[window]) / (1 - lags / n))
 
 
-def lag_one_time(series: Floats) -> float:
-    """Return the autocorrelation time of a first-order autoregression with the series' lag 1.
-
-    The estimate is corrected for its bias (Marriott and Pope 1954) and raised by `CAUTION` standard
-    errors: for short series the sum over lags is too short.
-    """
+def lag_one(series: Floats) -> float:
+    """Return the autocorrelation at lag 1, corrected for its bias (Marriott and Pope 1954)."""
     n, centred = len(series), series - series.mean()
     variance = float(centred @ centred)
     if variance <= 0:
-        return 1.0
+        return 0.0
     lag = float(centred[1:] @ centred[:-1]) / variance
-    lag += (1 + 3 * lag) / n + CAUTION / math.sqrt(n)
-    return (1 + lag) / (1 - lag) if lag < 1 else float(n) if lag >= 1 else 1.0
+    return lag + (1 + 3 * lag) / n
 
 
-def effective_number(noise: Floats, *, fitted: int = 1) -> float:
-    """Return how many independent values a series counts as, for the error of its mean."""
+def lag_one_time(series: Floats) -> float:
+    """Return the autocorrelation time of a first-order autoregression with the series' lag 1.
+
+    It is raised by `CAUTION` standard errors: for short series the sum over lags is too short.
+    """
+    lag = lag_one(series) + CAUTION / math.sqrt(len(series))
+    return (1 + lag) / (1 - lag) if -1 < lag < 1 else float(len(series)) if lag >= 1 else 1.0
+
+
+def independent(noise: Floats, *, fitted: int = 1) -> tuple[float, float]:
+    """Return the variance of a value of a series, and how many independent values it counts as.
+
+    `noise` is the series about its `fitted` coefficients; about those of few independent values it
+    scatters less. An autocorrelation that may be none counts less: a short white series would lose
+    half of its values to it.
+    """
+    n, squares = len(noise), len(noise) * max(0.0, lag_one(noise)) ** 2
     time = max(1.0, autocorrelation_time(noise, fitted=fitted), lag_one_time(noise))
-    return max(len(noise) / time, FEWEST_EFFECTIVE)
+    time = 1 + (time - 1) * squares / (squares + UNSURE)
+    effective = max(n / time, FEWEST_EFFECTIVE)
+    return float(noise @ noise) / n / max(1 - fitted / effective, 0.5), effective
 
 
 def weighted(series: Floats, weights: Floats) -> Floats:
@@ -148,16 +171,12 @@ def weighted(series: Floats, weights: Floats) -> Floats:
 
 def mean_of(series: Floats) -> Mean:
     """Return the mean of a series of autocorrelated values, without an error for fewer than ten."""
-    n, mean = len(series), float(series.mean())
-    if n < MIN_VALUES:
+    mean = float(series.mean())
+    if len(series) < MIN_VALUES:
         return Mean(value=mean)
     if period := period_of(series):
         return _mean_of_cycles(series, period)
-    noise = series - mean
-    effective = effective_number(noise)
-    variance = float(noise @ noise) / (n - 1)
-    # The scatter about a mean that few independent values determine is too small by this factor.
-    variance /= max(1 - 1 / effective, 0.5)
+    variance, effective = independent(series - mean)
     error = math.sqrt(variance / effective)
     return Mean(value=mean, error=error, freedom=max(effective - 1, 1.0))
 
@@ -192,7 +211,7 @@ def _mean_of_cycles(series: Floats, period: int) -> Mean:
     """
     cycle, noise = _cycle_and_noise(series, period)
     freedom = len(series) - period
-    error = math.sqrt(float(noise @ noise) / freedom / effective_number(noise))
+    error = math.sqrt(float(noise @ noise) / freedom / independent(noise)[1])
     edge = float(np.ptp(np.cumsum(cycle - cycle.mean()))) / len(series) / math.sqrt(12)
     return Mean(value=float(cycle.mean()), error=math.hypot(error, edge), freedom=float(freedom))
 

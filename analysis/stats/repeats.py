@@ -8,14 +8,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import fdtrc
 
 from analysis.stats.intervals import Floats
 from analysis.stats.judge import LEVEL
-from analysis.stats.mean import Mean
-from analysis.stats.replicates import ALLOWED, FEWEST, Contrast, Replicate, Unit, mean_log
-from analysis.stats.samples import beside_drift, one_sample, satterthwaite, welch
-from analysis.stats.sequential import CommonVariance
+from analysis.stats.mean import Mean, satterthwaite
+from analysis.stats.replicates import (
+    ALLOWED,
+    FEWEST,
+    Contrast,
+    Replicate,
+    Scatter,
+    Unit,
+    mean_log,
+)
+from analysis.stats.samples import beside_drift, one_sample, welch
 
+OTHER_HOURS = "each ran at hours of the day of its own, in which others may use the node"
+DAY_S = 86_400.0
 IN_BLOCKS = "most runs of one before those of the other"
 NODES_DIFFER = "nodes differ"
 NODES_UNKNOWN = "on nodes that are not recorded"
@@ -23,18 +33,20 @@ NODES_UNKNOWN = "on nodes that are not recorded"
 NODE_SCATTER = 0.05
 
 
-def by_repeats(
-    base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
-) -> Contrast:
+def by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate], scatter: Scatter) -> Contrast:
     """Compare runs of nodes that both arms used; if those are too few, nodes with each other."""
     where = [[run.nodes for run in side] for side in (base, arm)]
-    places = places_in_blocks(*([run.began for run in side] for side in (base, arm)))
+    begun = [[run.began for run in side] for side in (base, arm)]
+    if at_other_hours(*begun):
+        gap, n = Mean(value=mean_log(arm) - mean_log(base)), min(len(base), len(arm))
+        return Contrast(mean=gap, unit="repeat", n=n, why=OTHER_HOURS)
+    places = places_in_blocks(*begun)
     if not all(map(all, where)):
-        unpaired = _unpaired(base, arm, common, places)
+        unpaired = _unpaired(base, arm, scatter, places)
         return replace(unpaired, remarks=(NODES_UNKNOWN, *unpaired.remarks))
     shared = common_nodes(*where)
     if places is not None:
-        unpaired = _unpaired(base, arm, common, places)
+        unpaired = _unpaired(base, arm, scatter, places)
         return unpaired if shared else _apart(unpaired)
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
@@ -43,7 +55,7 @@ def by_repeats(
     if shared:
         here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
         below, above = map(len, here)
-        within = welch_of(here[0], here[1], common)
+        within = welch_of(here[0], here[1], scatter)
         if len(shared) > 1:
             within = replace(within, mean=_within_nodes(here[0], here[1]), further=())
         return of_some(within, below, above, base, arm)
@@ -54,7 +66,7 @@ def by_repeats(
         mean = welch(means[0], means[1])
         return Contrast(mean=mean, unit="node", n=min(below, above), sides=(below, above),
                         is_claim=True, remarks=(NODES_DIFFER,))  # fmt: skip
-    return _apart(welch_of(base, arm, common))
+    return _apart(welch_of(base, arm, scatter))
 
 
 def places_in_blocks(
@@ -72,12 +84,30 @@ def places_in_blocks(
     return places if welch(*places).p_value() < LEVEL else None
 
 
+def at_other_hours(base: Sequence[float | None], arm: Sequence[float | None]) -> bool:
+    """Whether the runs of two arms began at other hours of the day, over more than a day.
+
+    A node that others use by day would by itself make such arms differ.
+    """
+    begun = np.array([one for one in (*base, *arm) if one is not None])
+    left = len(begun) - 3
+    if left < FEWEST or len(begun) < len(base) + len(arm) or np.ptp(begun) <= DAY_S:
+        return False
+    hour = 2 * np.pi * begun / DAY_S
+    design = np.stack([np.ones(len(begun)), np.cos(hour), np.sin(hour)], axis=1)
+    is_second = np.repeat([0.0, 1.0], [len(base), len(arm)])
+    rest = is_second - design @ np.linalg.lstsq(design, is_second, rcond=1e-6)[0]
+    unexplained = float(rest @ rest) / float(((is_second - is_second.mean()) ** 2).sum())
+    ratio = (1 / max(unexplained, 1e-12) - 1) * left / 2
+    return bool(fdtrc(2, left, ratio) < LEVEL)
+
+
 def _unpaired(
-    base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance,
+    base: Sequence[Replicate], arm: Sequence[Replicate], scatter: Scatter,
     places: Sequence[Floats] | None,
 ) -> Contrast:  # fmt: skip
     """Return the contrast of unpaired runs; in blocks it is one beside the drift, and no claim."""
-    found = welch_of(base, arm, common)
+    found = welch_of(base, arm, scatter)
     if places is None:
         return found
     mean = beside_drift([np.array([run.log for run in side]) for side in (base, arm)], places)
@@ -144,12 +174,10 @@ def with_nodes(found: Contrast, base: Sequence[Replicate], arm: Sequence[Replica
     return replace(found, remarks=(*found.remarks, NODES_DIFFER)) if is_apart else found
 
 
-def welch_of(
-    base: Sequence[Replicate], arm: Sequence[Replicate], common: CommonVariance
-) -> Contrast:
+def welch_of(base: Sequence[Replicate], arm: Sequence[Replicate], scatter: Scatter) -> Contrast:
     """Return the contrast of unpaired runs, each arm with a variance of its own (Welch)."""
     logs = [np.array([[run.log, *run.stretches] for run in side]).T for side in (base, arm)]
-    mean = welch(logs[0][0], logs[1][0], common=common)
+    mean = welch(logs[0][0], logs[1][0], lent=(scatter.of_base, scatter.common))
     further = [welch(a, b) for a, b in zip(logs[0][1:], logs[1][1:], strict=True)]
     sides = len(base), len(arm)
     seeds = [{run.seed for run in side} for side in (base, arm)]

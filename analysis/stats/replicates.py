@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 
 from analysis.stats.mean import Mean
+from analysis.stats.sequential import CommonVariance
 
 Word = Literal[
     "faster", "slower", "better", "worse", "same", "different", "undetermined", "not compared"
@@ -65,6 +66,21 @@ class Replicate:
     began: float | None = None
     stretches: tuple[float, ...] = ()
     blur: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter:
+    """The scatter of repeats by all arms of a table.
+
+    `common` is the variance of a repeat, `of_base` that of the base if it may be one of these, and
+    `of_pairs` the variance of the gap of a pair. `is_paired` says whether runs of one seed or pass
+    share something; None: the arms do not tell.
+    """
+
+    common: CommonVariance = field(default_factory=CommonVariance)
+    of_base: CommonVariance = field(default_factory=CommonVariance)
+    of_pairs: CommonVariance = field(default_factory=CommonVariance)
+    is_paired: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

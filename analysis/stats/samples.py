@@ -7,38 +7,40 @@ import numpy as np
 from scipy.special import fdtrc
 
 from analysis.stats.intervals import Floats
-from analysis.stats.mean import Mean
+from analysis.stats.mean import Mean, satterthwaite
 from analysis.stats.sequential import CommonVariance
 
+# Nothing is lent.
+NONE = CommonVariance()
 # Pairs share something if they would differ as much by chance in so few cases.
 SHARED_LEVEL = 0.05
 # Gaps vary if they would as much by chance in so few cases.
 VARY_LEVEL = 0.01
 
 
-def one_sample(logs: Floats, *, common: CommonVariance | None = None) -> Mean:
-    """Return the mean of two or more independent values; the `common` variance supports theirs."""
-    part, freedom = _of_mean(logs, common)
+def one_sample(logs: Floats, *, lent: CommonVariance = NONE) -> Mean:
+    """Return the mean of two or more independent values; a variance that is `lent` supports it."""
+    part, freedom = _of_mean(logs, lent)
     return Mean(value=float(logs.mean()), error=math.sqrt(part), freedom=freedom)
 
 
-def _of_mean(logs: Floats, common: CommonVariance | None) -> tuple[float, float]:
+def _of_mean(logs: Floats, lent: CommonVariance) -> tuple[float, float]:
     """Return the variance of a mean, and its degrees of freedom.
 
-    The common one supports it, and raises a smaller one, unless it is too large to be one of those.
+    What is lent supports it, and raises a smaller one, unless it is too large to be one of those.
     """
-    n, variance = len(logs), float(logs.var(ddof=1))
-    lent = common if common and common.is_common_to(variance, n) else CommonVariance()
-    moderated = float(lent.moderated(np.array(variance), n))
-    return max(variance, moderated) / n, lent.freedom + n - 1
+    variance, lent = float(logs.var(ddof=1)), lent.lent_to(logs)
+    moderated = float(lent.moderated(np.array(variance), len(logs)))
+    return max(variance, moderated) / len(logs), lent.freedom + len(logs) - 1
 
 
-def welch(below: Floats, above: Floats, *, common: CommonVariance | None = None) -> Mean:
+def welch(below: Floats, above: Floats, *, lent: Sequence[CommonVariance] = (NONE, NONE)) -> Mean:
     """Return the difference of the means of two samples of unlike variance (Welch 1947).
 
-    The `common` variance of cells supports each of them.
+    The variance of cells that is `lent` to each of them supports its own.
     """
-    parts, known = zip(*(_of_mean(side, common) for side in (below, above)), strict=True)
+    sides = zip((below, above), lent, strict=True)
+    parts, known = zip(*(_of_mean(logs, own) for logs, own in sides), strict=True)
     return satterthwaite(float(above.mean() - below.mean()), parts, known)
 
 
@@ -52,13 +54,6 @@ def beside_drift(sides: Sequence[Floats], places: Sequence[Floats]) -> Mean:
     freedom = float(len(values) - design.shape[1])
     variance = float(rest @ rest) / freedom * float(np.linalg.inv(design.T @ design)[0, 0])
     return Mean(value=float(found[0]), error=math.sqrt(variance), freedom=freedom)
-
-
-def satterthwaite(value: float, parts: Sequence[float], freedom: Sequence[float]) -> Mean:
-    """Return a mean whose variance is a sum of `parts` that are known with so much `freedom`."""
-    squares = sum(part**2 / own for part, own in zip(parts, freedom, strict=True))
-    whole = sum(parts) ** 2 / squares if squares > 0 else sum(freedom)
-    return Mean(value=value, error=math.sqrt(sum(parts)), freedom=whole)
 
 
 def without_columns(logs: Floats) -> Floats:

@@ -10,7 +10,7 @@ methods", section 6).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import chdtri, polygamma, psi, stdtrit
@@ -51,14 +51,11 @@ class CommonVariance:
     value: float = 0.0
     freedom: float = 0.0
 
-    def at_most(self, freedom: float) -> "CommonVariance":
-        """Return it with no more degrees of freedom than so many."""
-        return replace(self, freedom=min(self.freedom, freedom))
-
-    def is_common_to(self, variance: float, repeats: int) -> bool:
-        """Whether the variance of an arm after `repeats` may be this one, by a chi-square test."""
-        own = repeats - 1
-        return own * variance <= float(chdtri(own, UNLIKE)) * self.value
+    def lent_to(self, logs: Floats, *, unlike: float = UNLIKE) -> "CommonVariance":
+        """Return it if the logs of an arm may scatter so (a chi-square test), else nothing."""
+        own, variance = len(logs) - 1, float(logs.var(ddof=1))
+        is_alike = own * variance <= float(chdtri(own, unlike)) * self.value
+        return self if is_alike else CommonVariance()
 
     def moderated(self, variances: Floats, repeats: int) -> Floats:
         """Return the variances of arms after `repeats`, drawn towards this one."""
@@ -67,7 +64,9 @@ class CommonVariance:
         return np.asarray(mean, dtype=np.float64)
 
 
-def common_variance(cells: Sequence[Floats]) -> CommonVariance:
+def common_variance(
+    cells: Sequence[Floats], *, most_freedom: float = MOST_FREEDOM
+) -> CommonVariance:
     """Estimate the variance of a cell from the logs of all cells, each of shape [repeats].
 
     Of fewer than four cells with two repeats each, and of cells without any scatter, the result has
@@ -81,12 +80,12 @@ def common_variance(cells: Sequence[Floats]) -> CommonVariance:
     logs = np.log(variances) - psi(half) + np.log(half)
     # What the logs of the variances differ by, beyond what so few repeats explain.
     excess = float(logs.var(ddof=1) - polygamma(1, half).mean())
-    if excess <= float(polygamma(1, MOST_FREEDOM / 2)):
-        freedom = MOST_FREEDOM
+    if excess <= float(polygamma(1, most_freedom / 2)):
+        freedom = most_freedom
     else:
         from scipy.optimize import brentq  # takes as long to import as the rest of a command
 
-        freedom = 2 * float(brentq(lambda x: polygamma(1, x) - excess, 1e-6, MOST_FREEDOM))
+        freedom = 2 * float(brentq(lambda x: polygamma(1, x) - excess, 1e-6, most_freedom))
     value = math.exp(float(logs.mean()) + float(psi(freedom / 2)) - math.log(freedom / 2))
     return CommonVariance(value=value, freedom=freedom)
 

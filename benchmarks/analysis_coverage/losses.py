@@ -12,7 +12,6 @@ from benchmarks.analysis_coverage.foreign import Printed, write_log
 from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, compared
 
 N, EVERY = 200, 10
-LAST = N // 10
 OTHER = ("optimizer.lr=0.0002",)
 Effect = Callable[[Floats], Floats]
 
@@ -41,26 +40,34 @@ class Recipe:
     wander: float = 0.0
     decay: float = 0.0
     tails: bool = False
+    records: int = N
 
     def draw(self, rng: Rng, effect: Effect) -> tuple[Floats, Floats]:
-        """Return the losses of a run [N] as logged, and the logs of their true level [N]."""
-        share = np.arange(N) / N
+        """Return the losses of a run [n] as logged, and the logs of their true level [n]."""
+        n = self.records
+        share = np.arange(n) / n
         true = np.log(effect(share)) + self.offset * rng.standard_normal()
         if self.wander:
-            true = true + processes.wandering(rng, N, sd=self.wander)
+            true = true + processes.wandering(rng, n, sd=self.wander)
         if self.tails:
-            noise = self.noise * np.clip(rng.standard_t(3, N), -12, 12)
+            noise = self.noise * np.clip(rng.standard_t(3, n), -12, 12)
         else:
-            noise = self.noise * processes.correlated(rng, N, self.rho)
-        steps = np.arange(1.0, N + 1) * EVERY
+            noise = self.noise * processes.correlated(rng, n, self.rho)
+        steps = np.arange(1.0, n + 1) * EVERY
         loss = processes.falling_loss(steps) * np.exp(true + noise)
         return (processes.averaged(loss, decay=self.decay) if self.decay else loss), true
+
+    @property
+    def last(self) -> int:
+        """The records in the last tenth of a run."""
+        return self.records // 10
 
     @property
     def sd(self) -> float:
         """The deviation of the mean log over the last tenth of a run, about its recipe's."""
         tau = (1 + self.rho) / (1 - self.rho)
-        return float(np.hypot(np.hypot(self.offset, self.wander), self.noise * (tau / LAST) ** 0.5))
+        own = self.noise * (tau / self.last) ** 0.5
+        return float(np.hypot(np.hypot(self.offset, self.wander), own))
 
 
 def pair(
@@ -85,9 +92,9 @@ def pair(
     def make(rng: Rng, folder: Path) -> Case:
         losses, levels = zip(*(recipe.draw(rng, one) for one in (level(1.0), told)), strict=True)
         if identical:
-            losses = (losses[0], losses[0] * np.exp(1e-5 * rng.standard_normal(N)))
+            losses = (losses[0], losses[0] * np.exp(1e-5 * rng.standard_normal(recipe.records)))
             levels = (levels[0], levels[0])
-        these = float((levels[1] - levels[0])[-LAST:].mean())
+        these = float((levels[1] - levels[0])[-recipe.last :].mean())
         value = float(told(np.array([0.999]))[0])
         differs = value != 1
         truth = compared(
@@ -96,7 +103,7 @@ def pair(
         truth = replace(truth, strict=True)
         if identical:
             truth = replace(truth, planted=True, oracle=True)
-        seconds = [processes.white(rng, N).values for _ in losses]
+        seconds = [processes.white(rng, recipe.records).values for _ in losses]
         if form:
             paths = [
                 str(write_log(folder / label, form, Printed.of(s, every=EVERY, step_s=0.1, loss=x)))
@@ -137,7 +144,7 @@ def cells(
         for seed in range(seeds):
             for cell in range(number):
                 loss, true = recipe.draw(rng, told.get(cell, level(1.0)))
-                means[cell, seed] = true[-LAST:].mean()
+                means[cell, seed] = true[-recipe.last :].mean()
                 own = {"optimizer.warmup_steps": 100 + cell, "seed": seed}
                 runs[f"w{cell}_s{seed}"] = Run(
                     seconds=processes.white(rng, N).values,
@@ -195,6 +202,7 @@ def scenarios() -> list[Scenario]:
             note="two seeds of one recipe may end as far apart",
         ),
         pair("20 % better, offset 1 %", Recipe(offset=0.01), level(0.8)),
+        pair("14 % better, 30 records", Recipe(records=30), level(0.86)),
         pair("30 % worse, offset 2 %", Recipe(offset=0.02), level(1.3)),
     ]
     for form in ("DiT text, whole seconds", "JSON lines", "CSV", "TensorBoard"):

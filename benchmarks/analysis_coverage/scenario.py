@@ -1,13 +1,13 @@
 """A scenario: inputs of known truth for one command, drawn anew each time."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 Floats = NDArray[np.float64]
 Rng = np.random.Generator
@@ -79,14 +79,22 @@ class Scenario:
 
 
 def compared(
-    value: float, *, observed: float, sd: float, comparisons: int = 1, of_these: float | None = None
-) -> Truth:
+    value: float, *, observed: float, sd: float, comparisons: int = 1,
+    of_these: float | None = None, freedom: float = 1e6,
+) -> Truth:  # fmt: skip
     """Return the truth of a row that compares two arms whose true ratio is `value`.
 
-    The best test knows the deviation `sd` of the `observed` log ratio; among several comparisons it
-    is Bonferroni's.
+    The best test knows the deviation `sd` of the `observed` log ratio, or estimates it with so much
+    `freedom`; among several comparisons it is Bonferroni's.
     """
     planted = abs(math.log(value)) > EQUAL
-    quantile = float(-ndtri(LEVEL / 2 / comparisons))
+    quantile = float(stdtrit(freedom, 1 - LEVEL / 2 / comparisons))
     is_found = planted and abs(observed) > quantile * sd
     return Truth(value=value, of_these=of_these, planted=planted, oracle=is_found)
+
+
+def pooled(cells: Sequence[Floats]) -> tuple[float, float]:
+    """Return the deviation of a repeat by all cells, and its freedom: what the best test knows."""
+    freedom = sum(len(logs) - 1 for logs in cells)
+    squares = sum(float(logs.var()) * len(logs) for logs in cells)
+    return math.sqrt(squares / freedom), float(freedom)

@@ -16,7 +16,15 @@ from benchmarks.analysis_coverage.folders import (
 )
 from benchmarks.analysis_coverage.foreign import FORMS, Printed, write_log
 from benchmarks.analysis_coverage.processes import Durations, Process, of
-from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, Truth, compared
+from benchmarks.analysis_coverage.scenario import (
+    Case,
+    Floats,
+    Rng,
+    Scenario,
+    Truth,
+    compared,
+    pooled,
+)
 
 N = 60
 # No claim about arms is asked for with fewer runs a side, or without a node that both share.
@@ -98,10 +106,15 @@ def arms(
             paths = {name: write_run(folder / name, run) for name, run in runs.items()}
         else:
             paths = one_after_another(folder, runs)
-        variance = sum(s**2 / k for k, s in zip(counts, scatter, strict=True))
+        variance, freedom = sum(s**2 / k for k, s in zip(counts, scatter, strict=True)), 1e6
+        if scatter[0] == scatter[1] and min(counts) > 1:
+            each, freedom = pooled(drawn)
+            variance = each**2 * sum(1 / k for k in counts)
         observed = float(np.log(ratio) + drawn[0].mean() - drawn[1].mean())
         sd = (variance + 2 * (nodes or 0.0) ** 2) ** 0.5
-        truth = Truth() if shared else compared(ratio, observed=observed, sd=sd)
+        # Of speed and loss.
+        truth = compared(ratio, observed=observed, sd=sd, freedom=freedom, comparisons=2)
+        truth = Truth() if shared else truth
         if nodes or min(counts) < FEWEST:
             truth = replace(truth, planted=False, oracle=False)
         order = sorted(paths)
@@ -189,6 +202,8 @@ def scenarios() -> list[Scenario]:
         pair("equal, no scatter, 30", of(p.white, 30), of(p.white, 30)),
         pair("equal, no scatter, 200", of(p.white, 200), of(p.white, 200)),
         pair("1.05x, no scatter", white, white, ratio=1.05),
+        pair("1.017x, no scatter, 30", *2 * [of(p.white, 30)], ratio=1.017),
+        pair("1.012x, no scatter, 60", white, white, ratio=1.012),
         pair("B lacks A's pauses (each 10th)", of(p.periodic_pauses, 100, period=10), quiet),
         pair("B lacks A's pauses (each 20th)", of(p.periodic_pauses, 100, period=20), quiet),
         pair("B throttles from 70 %", of(p.white, 200, cv=0.01), of(p.throttled, 200)),
@@ -214,6 +229,8 @@ def scenarios() -> list[Scenario]:
         arms("equal, 2v2, scatter 1 %", (2, 2), (0.01, 0.01)),
         arms("1.1x, 4v4, scatter 1 %", (4, 4), (0.01, 0.01), ratio=1.1),
         arms("1.05x, 6v6, scatter 1 %", (6, 6), (0.01, 0.01), ratio=1.05),
+        arms("1.034x, 3v3, scatter 1 %", (3, 3), (0.01, 0.01), ratio=1.034),
+        arms("1.024x, 5v5, scatter 1 %", (5, 5), (0.01, 0.01), ratio=1.024),
         arms("equal, 4v4, lognormal 5 %", (4, 4), (0.05, 0.05)),
         arms("equal, 4v4, runs of t3", (4, 4), (0.02, 0.02), tails=True),
         arms("1.2x, 5v5, runs of t3", (5, 5), (0.02, 0.02), tails=True, ratio=1.2),

@@ -11,7 +11,15 @@ import numpy as np
 
 from benchmarks.analysis_coverage import processes
 from benchmarks.analysis_coverage.folders import Run, one_after_another, queue_again, write_study
-from benchmarks.analysis_coverage.scenario import Case, Floats, Rng, Scenario, Truth, compared
+from benchmarks.analysis_coverage.scenario import (
+    Case,
+    Floats,
+    Rng,
+    Scenario,
+    Truth,
+    compared,
+    pooled,
+)
 
 RECORDS = 24
 AXIS = "data.workers"
@@ -22,12 +30,14 @@ FIRST_LOOK = 3
 class Scatter:
     """How runs scatter: logs [cells, repeats] by `draw`, and the deviation that counts.
 
-    With `nodes` each cell has a node of its own, and nodes scatter by so much.
+    With `nodes` each cell has a node of its own, and nodes scatter by so much. Of cells whose
+    scatter `is_alike` the best test pools the variance.
     """
 
     draw: Callable[[Rng, int, int], Floats]
     sd: float
     nodes: float = 0.0
+    is_alike: bool = False
 
 
 def independent(sd: float, *, base: float = 1.0, nodes: float = 0.0) -> Scatter:
@@ -38,7 +48,7 @@ def independent(sd: float, *, base: float = 1.0, nodes: float = 0.0) -> Scatter:
         logs[0] *= base
         return logs
 
-    return Scatter(draw=draw, sd=sd * base, nodes=nodes)
+    return Scatter(draw=draw, sd=sd * base, nodes=nodes, is_alike=base == 1 and not nodes)
 
 
 def own_drift(sd: float, rho: float) -> Scatter:
@@ -96,7 +106,10 @@ class Planted:
     def truths(self, key: str) -> dict[str, Truth]:
         """Return the truth of each cell but the first; `key` makes the key of a cell's row."""
         cells, repeats = self.logs.shape
-        spread = float(np.hypot(self.scatter.sd * repeats**-0.5, self.scatter.nodes)) * 2**0.5
+        sd, freedom = self.scatter.sd, 1e6
+        if self.scatter.is_alike and repeats > 1:
+            sd, freedom = pooled([*self.logs])
+        spread = float(np.hypot(sd * repeats**-0.5, self.scatter.nodes)) * 2**0.5
         found = {}
         for cell in range(1, cells):
             ratio = self.ratios.get(cell, 1.0)
@@ -105,7 +118,8 @@ class Planted:
                 ratio,
                 observed=observed,
                 sd=spread,
-                comparisons=cells - 1,
+                freedom=freedom,
+                comparisons=2 * (cells - 1),  # of losses, too
                 of_these=float(np.exp(observed)) if repeats == 1 else None,
             )
         return found
@@ -212,6 +226,7 @@ def scenarios() -> list[Scenario]:
         cells("one of 4 1.05x, machine drifts", (4, 5), shared_drift(0.03, 0.005), c2=1.05),
         cells("equal, 4 x 1, scatter 1 %", (4, 1), independent(0.01), draws=50),
         cells("equal, 4 x 3, a node each", (4, 3), independent(0.003, nodes=0.02)),
+        cells("one of 8 1.036x, 3 repeats, scatter 1 %", (8, 3), independent(0.01), c5=1.036),
         cells("one of 8 1.2x, 3 repeats, scatter 1 %", (8, 3), independent(0.01), c5=1.2),
         cells("one of 4 1.1x, 5 repeats, scatter 1 %", (4, 5), independent(0.01), c2=1.1),
         decided("equal, 3 x 6, scatter 1 %", (3, 6), independent(0.01)),

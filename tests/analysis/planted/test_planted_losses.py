@@ -12,6 +12,7 @@ import pytest
 
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
+from benchmarks.analysis_coverage.processes import averaged
 from tests.analysis.planted.runs import (
     RNG,
     end_as,
@@ -196,6 +197,26 @@ def test_losses_by_records_that_count_other_things_are_not_compared(
     [found] = asked("loss", tmp_path / "a.csv", tmp_path / "b.csv")["pairs"]
     assert found["word"] == "not compared"
     assert "a.csv counts steps and b.csv counts" in found["why"]
+
+
+@pytest.mark.parametrize("decay", [0.99, 0.999])
+def test_the_first_value_of_a_running_mean_is_no_difference(
+    tmp_path: Path, asked: Callable[..., Any], decay: float
+) -> None:
+    """One recipe; each record keeps its share of a first loss that was off by its noise."""
+    words = []
+    for draw in range(8):
+        for name in ("a", "b"):
+            raw = falling(200) * np.exp(0.3 * RNG.standard_normal(200))
+            loss = averaged(raw, decay=decay)
+            rows = [{"step": 10 * n, "loss": one} for n, one in enumerate(loss, 1)]
+            text = "".join(json.dumps(row) + "\n" for row in rows)
+            (tmp_path / f"{name}{draw}.jsonl").write_text(text)
+        files = [tmp_path / f"{name}{draw}.jsonl" for name in "ab"]
+        [found] = asked("loss", *files)["pairs"]
+        words.append(found["word"])
+    assert "different" not in words
+    assert "is an average over too many records to tell its noise" in found["why"]
 
 
 @pytest.mark.parametrize(

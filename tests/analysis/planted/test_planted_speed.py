@@ -40,6 +40,19 @@ def test_runs_of_an_arm_that_mostly_came_first_support_no_claim(
     assert "not the effect of any one of them" in found["differs"]
 
 
+@pytest.mark.parametrize(("apart", "word"), [(43_200.0, "undetermined"), (30_000.0, "slower")])
+def test_arms_of_which_one_ran_by_night_are_not_told_apart_from_the_day(
+    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], apart: float, word: str
+) -> None:
+    """Every other run is 3 % slower, and begins twelve hours later, or at any hour."""
+    for name, arm, own in turns(4, apart=apart):
+        slower = 1.03 if arm == "b" else 1.0
+        write_run(tmp_path / name, Run(seconds=seconds(slower=slower), **own))
+    found = verdicts(tmp_path)["speed"]
+    assert found["word"] == word
+    assert ("hours of the day" in found["verdict"]) == (word == "undetermined")
+
+
 def test_what_printed_digits_leave_open_is_in_the_interval_of_repeats(
     tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
 ) -> None:

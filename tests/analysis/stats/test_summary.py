@@ -11,7 +11,7 @@ from analysis.measure.clocks import intervals
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.run_folder import read_ours
 from analysis.stats.intervals import Floats
-from analysis.stats.mean import autocorrelation_time
+from analysis.stats.mean import autocorrelation_time, independent
 from analysis.stats.summary import Summary, lasting_change, ratio_of_means, summarise, warmup_end
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import SyntheticRun, ar1_noise, generate_run
@@ -150,6 +150,13 @@ def test_intervals_of_unequal_steps_count_by_their_steps():
     assert np.mean(held) == 1
     paired = ratio_of_means(2 * 5 / steps, 5 / steps, weights=steps).estimate()
     assert paired.value == pytest.approx(np.log(2))
+
+
+@pytest.mark.parametrize(("rho", "least", "most"), [(0.0, 24, 30), (0.5, 5, 14)])
+def test_a_short_series_counts_as_many_values_as_are_independent(rho, least, most):
+    rng = np.random.default_rng(3)
+    counts = [independent(ar1_noise(rng, 30, rho=rho))[1] for _ in range(200)]
+    assert least < np.mean(counts) < most
 
 
 def test_autocorrelation_time_is_that_of_the_process():
