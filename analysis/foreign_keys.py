@@ -9,7 +9,17 @@ from functools import cache
 from typing import Literal
 
 Kind = Literal[
-    "name", "label", "seed", "batch", "devices", "length", "quantity", "setting", "unknown"
+    "name",
+    "label",
+    "seed",
+    "batch",
+    "devices",
+    "length",
+    "objective",
+    "data",
+    "evaluation",
+    "setting",
+    "unknown",
 ]
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")
@@ -32,6 +42,7 @@ _ASIDE = _words(
     "preprocessing vis viz visualize thumbnail report wandb tensorboard tb debug profile "
     "profiler plot verbose sanity snap tick metrics monitor early patience"
 )
+_HELD_OUT = _words("eval evaluate evaluation val valid validation validate test testing fid")
 _SEEDS = _words("seed seeds iseed rng prng")
 _OF_SEED = _words(
     "random manual global data everything value train torch np numpy base key idx all model init"
@@ -142,16 +153,18 @@ def _of_quantities(known: frozenset[str]) -> Kind | None:
     """Return what a key may change: the work of a step, a length, or what a loss is of."""
     is_sampled = known & {"timestep", "timesteps", "noise", "sigma"}
     if is_sampled and known & {"sampling", "sampler", "schedule", "weighting", "shift"}:
-        return "quantity"
+        return "objective"
     if known & {"vae", "tokenizer", "autoencoder"} and not known & (_LOADING | _BATCHES):
-        return "quantity"
+        return "data"
     if known & {"samples", "imgs", "images", "ims", "tokens"}:
         if "per" in known:
             return "batch"
         if known & {"train", "total"}:
             return "unknown"
+    is_of_images = known & {"image", "img", "input", "crop"} and known & {"size", "folder", "dir"}
+    is_of_data = is_of_images or (known & _DATA and not known & _LOADING)
     if known & _ASIDE:
-        return "setting"
+        return "evaluation" if is_of_data and known & _HELD_OUT else "setting"
     is_length = known & _LENGTHS and known - _LENGTHS <= _OF_LENGTH
     if (is_length and known - _ANY_LENGTH) or {"t", "max"} <= known:
         return "length"
@@ -162,11 +175,8 @@ def _of_quantities(known: frozenset[str]) -> Kind | None:
     if known & _DEVICES and known - _DEVICES <= _OF_DEVICES:
         return "unknown" if known == {"gpu"} else "devices"
     if known & _LOSSES:
-        return "setting" if known & {"scale", "scaler", "only"} else "quantity"
-    is_of_images = known & {"image", "img", "input", "crop"} and known & {"size", "folder", "dir"}
-    if (known & _DATA and not known & _LOADING) or is_of_images:
-        return "quantity"
-    return None
+        return "setting" if known & {"scale", "scaler", "only"} else "objective"
+    return "data" if is_of_data else None
 
 
 def _is_setting(known: frozenset[str]) -> bool:

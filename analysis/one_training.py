@@ -8,8 +8,9 @@ from analysis.observations import seed_of
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats, decimal_grid
 
-# Runs whose records are never further apart in time than this share of an interval ran in step.
-IN_STEP = 0.1
+# Runs whose records are never further apart in time than this share of an interval, nor than so
+# many seconds, ran in step: others drift apart.
+IN_STEP, LOCKED_S = 0.1, 1.0
 # Losses of other runs differ by more than a digit that is so small a share of them.
 FINE = 2e-3
 # Seconds by which the times of two logs of one training differ, if one has whole seconds.
@@ -38,11 +39,15 @@ def distinct_runs(logs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
 
 def why_one_training(a: RunLog, b: RunLog) -> str | None:
     """Return what run `b` is to a run `a` of the same recipe, None if it may be a repeat."""
+    begun = [{stay.began for stay in log.stays.values()} - {None} for log in (a, b)]
     if seed_of(a) != seed_of(b) or not (len(a) and len(b)):
+        return None
+    if all(begun) and begun[0].isdisjoint(begun[1]):
         return None
     first, last = (a, b) if a.step[0] <= b.step[0] else (b, a)
     gap, interval = last.step[0] - first.step[-1], np.median(np.diff(first.step, prepend=0))
-    if 0 < gap <= NEXT * interval and not last.column("time")[0] < first.column("time")[-1]:
+    is_next = 0 < gap <= NEXT * interval and a.config is not None
+    if is_next and not last.column("time")[0] < first.column("time")[-1]:
         return "a segment of the training"
     _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
     if 2 * len(at_a) < min(len(a), len(b)):
@@ -51,15 +56,14 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     apart = np.abs(b.column("time")[at_b] - time)
     is_equal = _are_equal(a.column("loss")[at_a], b.column("loss")[at_b])
     if np.isnan(apart).all():
-        begun = [{stay.began for stay in log.stays.values()} - {None} for log in (a, b)]
-        is_another = all(begun) and begun[0].isdisjoint(begun[1])
-        return "a copy" if is_equal and a.path != b.path and not is_another else None
+        return "a copy" if is_equal and a.path != b.path else None
     pace = float(np.nanmedian(np.diff(time))) if len(time) > 1 else 0.0
+    in_step = min(IN_STEP * pace, LOCKED_S)
     if a.config is None:
         # Of logs without a config the losses have to agree, too.
-        is_close = is_equal and np.nanmax(apart) <= max(IN_STEP * pace, SAME_S)
+        is_close = is_equal and np.nanmax(apart) <= max(in_step, SAME_S)
     else:
-        is_close = np.nanmax(apart) <= IN_STEP * pace
+        is_close = np.nanmax(apart) <= in_step
     return "a copy, or another rank," if is_close else None
 
 

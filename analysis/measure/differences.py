@@ -147,7 +147,7 @@ def _stem(name: str, value: Any) -> Any:
     kind = kind_of(name)
     if kind == "name":
         return re.sub(r"\d+", "", str(value))
-    return place_of(value) if kind == "quantity" else value
+    return place_of(value) if kind in ("data", "evaluation") else value
 
 
 def keys_of_others(a: RunLog, b: RunLog) -> Iterator[Difference]:
@@ -163,7 +163,8 @@ def keys_of_others(a: RunLog, b: RunLog) -> Iterator[Difference]:
     for item in differences(a, b):
         is_told = are_alike or (item.name in a.config and item.name in b.config)
         is_asked = item.source == "config" and (not is_ours or item.name.startswith("params."))
-        is_moved = kind_of(item.name) == "quantity" and place_of(item.a) == place_of(item.b)
+        is_data = kind_of(item.name) in ("data", "evaluation")
+        is_moved = is_data and place_of(item.a) == place_of(item.b)
         if is_asked and is_told and item.affects and not is_moved:
             yield item
 

@@ -58,6 +58,8 @@ ROUNDING = 1e-6
 # Runs of one seed differ by less at first, and by half as much over so many records as later; or
 # by little, and by a tiny share of the noise of a record, throughout.
 AT_FIRST, BEGINS, EQUAL, EQUAL_NOISE = 1e-4, 3, 2e-4, 0.02
+# In fewer records steps of the learning rate pass for noise.
+FEWEST_NOISY = 30
 # Digits that are a larger share of the noise tell no seeds apart.
 SAME_NOISE = 0.2
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
@@ -256,8 +258,10 @@ def _is_again(a: LossCurve, b: LossCurve) -> bool:
         return False
     if seed_of(a.log) == seed_of(b.log):
         return np.array_equal(a.loss, b.loss)
-    if len(a.x) < MIN_VALUES or min(a.loss.min(), b.loss.min()) <= 0:
+    if min(a.loss.min(), b.loss.min()) <= 0 or len(a.x) < MIN_VALUES:
         return False
+    if len(a.x) < FEWEST_NOISY:
+        return np.array_equal(a.loss, b.loss)
     digit = max(decimal_grid(curve.loss) or 0.0 for curve in (a, b)) / a.loss[0]
     # Of fourth differences a trend is no part; they are wider than the noise by the root of 70.
     noise = float(np.median(np.abs(np.diff(np.log(a.loss), n=4)))) / math.sqrt(70)

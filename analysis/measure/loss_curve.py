@@ -169,15 +169,17 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     Losses of other objectives, other images, or latents of another VAE are not comparable. The
     terms that training adds to its loss are not in an evaluation.
     """
+    quantities = {"data", "objective"} if "loss" in of else {"data"}
+    quantities |= {"evaluation"} if of != "loss" else set()
+    for item in keys_of_others(a, b):
+        if key_kind(item) in quantities:
+            return f"their {of} may be of other data or another objective ({item})"
     if "loss" not in of:
         return None
     vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
     if None not in vaes and vaes[0] != vaes[1]:
         return f"their {of} is of latents of another VAE"
     is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
-    for item in keys_of_others(a, b):
-        if key_kind(item) == "quantity":
-            return f"their {of} may be of other images or another objective ({item})"
     for item in differences(a, b) if is_ours else ():
         if "validation" in item.affects and of != "loss":
             return f"their {of} is measured otherwise ({item})"

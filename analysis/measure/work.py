@@ -4,15 +4,19 @@ A ratio of steps per second is one of speeds only if the steps of both runs are 
 """
 
 import math
+import re
+from collections.abc import Sequence
 
 import numpy as np
 
+from analysis.foreign_keys import kind_of
 from analysis.measure.clocks import OTHER_WORK
-from analysis.measure.differences import key_kind, keys_of_others
+from analysis.measure.differences import Difference, key_kind, keys_of_others
 from analysis.measure.rate import MeasuredRate
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 
+_WHOLE = re.compile("global|total|effective", re.IGNORECASE)
 # Epochs whose lengths differ by more are of another batch, or of other data.
 OTHER_LENGTH = 1.2
 
@@ -53,7 +57,10 @@ def _tokens_of(run: MeasuredRate) -> float | None:
 
 def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     """Return why the steps of two runs may be of other numbers of images, or None."""
-    batches = (item for item in keys_of_others(a, b) if key_kind(item) == "batch")
+    parts = [item for item in keys_of_others(a, b) if key_kind(item) in ("batch", "devices")]
+    if parts and _have_one_batch(a, b, parts):
+        return None
+    batches = (item for item in parts if key_kind(item) == "batch")
     if (batch := next(batches, None)) is not None:
         return f"steps of another batch ({batch})"
     if told := _other_devices(a, b):
@@ -62,6 +69,22 @@ def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
         return f"steps of which {one:.4g} and {other:.4g} make an epoch"
     return None
+
+
+def _have_one_batch(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> bool:
+    """Whether a batch of all devices is the same, by its own key or by the product of `parts`."""
+    whole = (
+        name
+        for name, value in (a.config or {}).items()
+        if kind_of(name) == "batch" and _WHOLE.search(name) and value == (b.config or {}).get(name)
+        if value is not None
+    )
+    if any(whole):
+        return True
+    pairs = [(str(item.a), str(item.b)) for item in parts]
+    if not all(one.isdecimal() and int(one) for pair in pairs for one in pair):
+        return False
+    return math.prod(int(one) for one, _ in pairs) == math.prod(int(other) for _, other in pairs)
 
 
 def _other_devices(a: RunLog, b: RunLog) -> str | None:

@@ -11,11 +11,12 @@ KEYS = {
     "trainer.devices nnodes SLURM_NTASKS data_parallel_size",
     "length": "epochs max_steps num_train_epochs SOLVER.MAX_ITER hparams.epochs train_num_steps "
     "total_kimg T_max trainer.max_epochs",
-    "quantity": "loss loss.type loss._target_ prediction_type snr_gamma kl_weight label_smoothing "
-    "noise_schedule timestep_sampling dataset data.root train_data_dir image_size resolution vae "
-    "tokenizer_name",
+    "objective": "loss loss.type loss._target_ prediction_type snr_gamma kl_weight label_smoothing "
+    "noise_schedule timestep_sampling",
+    "data": "dataset data.root train_data_dir image_size resolution vae tokenizer_name",
+    "evaluation": "val_data_dir eval_dataset validation_resolution",
     "setting": "lr learning_rate weight_decay warmup_steps num_workers eval_steps save_steps "
-    "per_device_eval_batch_size val_data_dir sample_resolution fid_batch_size loss_scale depth "
+    "per_device_eval_batch_size sample_resolution fid_batch_size loss_scale depth "
     "gradient_checkpointing bf16 optimizer.name cache_dataset n_layer model hidden_nodes",
     "seed": "seed random_seed data_seed manualSeed seed_everything random_state sampler.seed",
     "name": "output_dir run_name out_dir exp_name work_dir tb_log_dir hydra.run.dir comment",
