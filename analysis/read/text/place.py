@@ -103,8 +103,8 @@ def _with_pauses(rows: Rows, text: Text) -> Rows:
     at, first = np.unique(at, return_index=True)
     kept = at >= 0
     at, place = at[kept], place[first[kept]]
-    paused = Rows({"place": place, "step": rows["step"][at], "paused": np.ones(len(at))})
-    whole = join([rows, paused])
+    pauses = Rows({"place": place, "step": rows["step"][at], "pause": np.ones(len(at))})
+    whole = join([rows, pauses])
     return whole.take(np.argsort(whole["place"], kind="stable"))
 
 
