@@ -133,6 +133,12 @@ def spread(
     return column
 
 
+def filled(values: Floats) -> Floats:
+    """Return values [n] with the last known one in place of each that is unknown."""
+    last = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
+    return np.where(last >= 0, values[last], np.nan)
+
+
 def losses_by_other_names(columns: Mapping[str, Floats]) -> tuple[dict[str, str], str | None]:
     """Return the new names of columns by name that are losses, and a doubt about the training's.
 

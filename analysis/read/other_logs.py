@@ -57,9 +57,7 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
             if logs is not None:
                 return logs
         if delimiter := delimiter_of(start, options.columns):
-            logs = read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
-            if logs:
-                return logs
+            return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
     if is_mlperf(path):
         return read_mlperf(path, name=name)
     logs = read_text(path, name=name, pattern=options.pattern)

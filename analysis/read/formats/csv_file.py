@@ -40,7 +40,7 @@ def delimiter_of(start: bytes, columns: Mapping[str, str] = NO_COLUMNS) -> str |
         cells = [cell.strip() for cell in row if cell.strip()]
         is_above = len(row) == len(head) and not any(math.isnan(number(cell)) for cell in cells)
         is_table = _is_header(head, columns) or (is_above and _are_names(head))
-        if len(head) > 1 and len(row) > 1 and is_table:
+        if any(cell.strip() for cell in head[1:]) and len(row) > 1 and is_table:
             return sign
     return None
 

@@ -42,7 +42,7 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
         tree = _json(text)
         if tree is None and not is_state:
             return None
-        records, kind = _records_of_lists(tree) or _records(tree), "JSON"
+        records, kind = max(_records_of_lists(tree), _records(tree), key=len), "JSON"
         if tree is None or (isinstance(tree, dict) and "log_history" in tree):
             if tree is None or not isinstance(tree["log_history"], list):
                 raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")

@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis.read.assemble import Placed, assemble
 from analysis.read.clock import EPOCH_TIMES, median
-from analysis.read.columns import Cells, Rows, losses_by_other_names
+from analysis.read.columns import Cells, Rows, filled, losses_by_other_names
 from analysis.read.epochs import on_axis
 from analysis.read.evaluations import is_result
 from analysis.read.run_log import RunLog
@@ -34,7 +34,6 @@ from analysis.read.vocabulary import (
     tells_unit,
     unit_factor,
 )
-from analysis.stats.intervals import Floats
 
 # The first bytes, by which a file's sign of decimals is known.
 START = 1 << 18
@@ -129,15 +128,6 @@ def logs_of(
     return log_of_cells(cells, lines, path=path, name=name, kind=kind, rounded=rounded)
 
 
-def _with_evaluations(columns: Mapping[str, Floats], axis: str) -> Floats:
-    """Return an axis [n] on which evaluations without a value of it are at the row before them."""
-    values = columns[axis]
-    known = np.maximum.accumulate(np.where(np.isnan(values), -1, np.arange(len(values))))
-    results = [~np.isnan(columns[name]) for name in filter(is_result, columns)]
-    is_beside = np.any([np.zeros(len(values), dtype=bool), *results], axis=0)
-    return np.where(is_beside & (known >= 0), values[known], values)
-
-
 def log_of_cells(
     cells: Cells,
     lines: Sequence[int],
@@ -157,9 +147,12 @@ def log_of_cells(
     if cells.names().keys().isdisjoint(AXES) and "i" in cells.found:
         cells.found["step"] = cells.found.pop("i")
     columns, names = cells.columns(len(lines)), cells.names()
-    axis_name = next((own for own in AXES if own in names), None)
-    if axis_name is not None:
-        columns[axis_name] = _with_evaluations(columns, axis_name)
+    axis_name = next((own for own in AXES if own in names), "")
+    if axis_name:
+        # Evaluations without a step are at the row before them.
+        results = [~np.isnan(columns[name]) for name in filter(is_result, columns)]
+        places = columns[axis_name]
+        columns[axis_name] = np.where(np.any(results, axis=0), filled(places), places)
     if names.keys().isdisjoint(AXES):
         losses = [name for name in names if is_loss(name) and not is_evaluation(name)]
         if len(lines) < FEWEST_WITHOUT_STEP or not losses:
@@ -183,7 +176,7 @@ def log_of_cells(
         if own in names and (other := cells.alike(own, names[own])) is not None:
             shown = f"{names[own].strip()!r} and {other.strip()!r}"
             uncertain[quantity] = f"two readings: {shown}; the first is shown"
-    if names.get(axis_name or "") in rounded:
+    if names.get(axis_name) in rounded:
         uncertain["step"] = "rounded to a few digits, not known exactly"
     found = Placed(
         rows=rows,

@@ -1,5 +1,6 @@
 """TensorBoard event files: scalars only, read by TensorBoard's own library."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ LARGEST_FILE = 1 << 31
 # The length and the two checksums that stand around a record.
 FRAME = 16
 _FLOAT, _DOUBLE = 1, 2
+# Megatron writes each value a second time over another count.
+_OVER = re.compile(r" vs (?:samples|steps|iterations|tokens|time)$")
 
 
 def looks_like_events(start: bytes) -> bool:
@@ -63,7 +66,8 @@ def _scalars(event: "Event") -> dict[str, float]:
     found = {"step": float(event.step), "time": event.wall_time}
     for value in event.summary.value:
         scalar = _scalar(value)
-        if value.tag not in ("", "step", "time") and scalar is not None and " vs " not in value.tag:
+        is_named = value.tag not in ("", "step", "time") and not _OVER.search(value.tag)
+        if is_named and scalar is not None:
             found[value.tag] = scalar if np.isfinite(scalar) else np.inf
     return found
 

@@ -82,11 +82,7 @@ def candidates_of(
         dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
         steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
         every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
-    has_sides = [one.has_axis or is_alone for one in every]
-    return [
-        replace(one, sides=_sides(one, every)) if has else one
-        for one, has in zip(every, has_sides, strict=True)
-    ]
+    return [replace(one, sides=_sides(one, every)) for one in every]
 
 
 def _with_losses(kind: Kind, *, is_table: bool) -> Kind:

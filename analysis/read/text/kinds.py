@@ -17,7 +17,7 @@ from analysis.read.text.lines import HOLE, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
 from analysis.read.text.values import likelier
-from analysis.read.vocabulary import is_loss
+from analysis.read.vocabulary import is_evaluation, is_loss
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 RANK, FEWEST_RANKS = "|rank|", 5
@@ -214,6 +214,10 @@ def _epochs(kinds: Iterable[Kind]) -> Rows:
     """Return the epochs that lines of any kind name, by place, unless they name only some."""
     found = []
     for kind in kinds:
+        names = [one.name for one in kind.fields.values() if one.name]
+        if is_evaluation(kind.head) and len(names) == 1:
+            # `Validation epoch 3` begins none.
+            continue
         for key, one in kind.fields.items():
             shapes = [shape for shape in kind.shapes if key not in shape.decimals]
             if one.name.strip().lower() == "epoch" and one.form == "number" and shapes:

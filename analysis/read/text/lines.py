@@ -16,8 +16,9 @@ from analysis.read.text.values import has_decimal_commas, with_points
 # What stands in a line for its numbers.
 HOLE = "\0"
 _NEWLINE = ord("\n")
-# Possessive, and without the words unless a piece has one: most of the time is spent here.
-_DIGITS = r"[0-9]++(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
+# Possessive, with a first sign that `re` scans for, and without the words unless a piece has one:
+# most of the time is spent here.
+_DIGITS = r"[0-9][0-9]*+(?:[.:][0-9]++|[,_'][0-9]{3}(?![0-9]))*+(?:[eE][-+]?[0-9]++)?+"
 _TOKEN = re.compile(rf"({_DIGITS})")
 _TOKEN_OR_WORD = re.compile(rf"({_DIGITS}|nan\b|NaN\b|inf\b)")
 
@@ -62,7 +63,8 @@ def cut_lines(printed: str, *, has_commas: bool) -> Lines:
     has_words = any(word in printed for word in ("nan", "NaN", "inf"))
     tokens = (_TOKEN_OR_WORD if has_words else _TOKEN).split(printed)
     gaps, numbers = HOLE.join(tokens[::2]), tokens[1::2]
-    may_have_commas = f"{HOLE},{HOLE}" in gaps or f"{HOLE}0," in HOLE.join(numbers)
+    may_have_commas = f"{HOLE},{HOLE}" in gaps
+    may_have_commas |= "0," in printed and f"{HOLE}0," in HOLE.join(numbers)
     if may_have_commas and not has_commas and has_decimal_commas(printed):
         return cut_lines(printed, has_commas=True)
     signs = np.frombuffer(gaps.encode("latin-1"), dtype=np.uint8)

@@ -1,5 +1,6 @@
 """Tell the lines of evaluations from the training's, by words above or in them and by totals."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from analysis.stats.intervals import Floats
 # line of their kind has a count, so often.
 MOST_BELOW, BELOW = 2, 0.9
 _COUNTS = frozenset(["step", "epoch", "images"])
+_TIME = re.compile(r"time|every|interval|\bsteps?\b")
 _TRAINING = frozenset(["train", "training"])
 
 
@@ -48,7 +50,11 @@ def evaluations_apart(text: Text) -> list[Kind]:
             found.append(_part(kind, ~is_other))
         if is_other.any():
             found.append(_named(_part(kind, is_other)))
-    return [_by_names(kind, found) for kind in found]
+    return [
+        part
+        for kind in found
+        for part in ([kind] if BAR_STEP in kind.fields else _by_names(kind, found))
+    ]
 
 
 def _announced(text: Text) -> Floats:
@@ -122,34 +128,35 @@ def _part(kind: Kind, is_own: NDArray[np.bool_]) -> Kind:
     return replace(kind, rows=rows, fields=fields, count=len(rows))
 
 
-def _named(kind: Kind, *, only_loss: bool = False) -> Kind:
-    """Return a kind with its results, or its losses, named as an evaluation's."""
+def _named(kind: Kind) -> Kind:
+    """Return a kind with its results named as an evaluation's, unless a name says whose it is."""
     fields = {
         key: replace(one, name=f"val {one.name}")
-        if _is_result(one)
-        and (is_loss(one.name) or not only_loss)
-        and (EVALUATION | _TRAINING).isdisjoint(key_of(one.name).split())
+        if _is_result(one) and (EVALUATION | _TRAINING).isdisjoint(key_of(one.name).split())
         else one
         for key, one in kind.fields.items()
     }
     return replace(kind, fields=fields)
 
 
-def _by_names(kind: Kind, kinds: Sequence[Kind]) -> Kind:
+def _by_names(kind: Kind, kinds: Sequence[Kind]) -> list[Kind]:
     """Return a kind in which a loss after a result of an evaluation is its own, or doubtful.
 
     It is the training's if a name stands with and without the word: `val_loss: 2, loss: 1`.
     """
-    names = [key_of(one.name) for one in kind.fields.values()]
-    first = next(filter(is_evaluation, names), "")
+    names = {key_of(one.name): key for key, one in kind.fields.items()}
+    results = [name for name in names if is_evaluation(name) and not _TIME.search(name)]
     losses = _losses(kind)
-    has_both = any(name.partition(" ")[2] in names for name in filter(is_evaluation, names))
-    is_after = bool(first and losses) and names.index(first) < names.index(losses[0])
+    has_both = any(name.partition(" ")[2] in names for name in results)
+    is_after = results and losses and [*names].index(results[0]) < [*names].index(losses[0])
     if not is_after or has_both or _TRAINING & _words(kind):
-        return kind
+        return [kind]
+    has_result = ~np.isnan(kind.rows[names[results[0]]])
+    if not has_result.all():
+        return [_part(kind, ~has_result), _named(_part(kind, has_result))]
     if any(_losses(one) and not any(map(is_evaluation, _words(one))) for one in kinds):
-        return _named(kind, only_loss=True)
-    return replace(kind, doubt=f"may be that of the evaluation: {first!r} stands before it")
+        return [_named(kind)]
+    return [replace(kind, doubt=f"may be that of the evaluation: {results[0]!r} stands before it")]
 
 
 def _words(kind: Kind) -> set[str]:

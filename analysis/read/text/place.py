@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.read.assemble import Placed, main_group, one_rank
-from analysis.read.columns import Rows, join
+from analysis.read.columns import Rows, filled, join
 from analysis.read.epochs import on_axis
 from analysis.read.text.candidates import Candidate
 from analysis.read.text.kinds import Text
@@ -33,7 +33,8 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     are_two = False
     if candidate.is_bar:
         are_two = _are_two_bars(rows)
-        drawn = _with_totals(rows)
+        # A bar that went past its own total has the last known one.
+        drawn = rows.replace(of=np.nan_to_num(filled(rows["of"])))
         rows = main_group(drawn)
         if _goes_on(drawn, rows):
             remarks = [*remarks, "bars of other steps follow: they may be another training"]
@@ -86,13 +87,6 @@ def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
     named = np.where(at >= 0, number[np.maximum(at, 0)], np.nan)
     own = rows["epoch"]
     return rows.replace(epoch=np.where(np.isnan(own), named, own))
-
-
-def _with_totals(rows: Rows) -> Rows:
-    """Return the drawings of bars with the last known total for one that went past its own."""
-    of = rows["of"]
-    known = np.maximum.accumulate(np.where(np.isnan(of), -1, np.arange(len(of))))
-    return rows.replace(of=np.where(known >= 0, of[np.maximum(known, 0)], 0.0))
 
 
 def _goes_on(drawn: Rows, main: Rows) -> bool:

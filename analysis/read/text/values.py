@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
-from itertools import chain
 
 import numpy as np
 
@@ -33,6 +32,8 @@ _CLOCK = re.compile(
     r"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
     r"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,3})m(?:in)?)? ?(?:(\d{1,2}(?:\.\d+)?)s(?:ec)?)?"
 )
+# Each duration of these has one colon or two.
+_SIGNS = frozenset("0123456789:.\n")
 # A comma of decimals, for certain: `0,297`, `2,5`, `2,0348`; `2,035` may be thousands.
 _DECIMALS = re.compile(r"^[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?$", re.MULTILINE)
 _WITH_COMMA = re.compile(r"(?<![\w.,\[(/-])(?<!\d:)([-+]?\d{1,3}),(\d+)(?![\d.,:\])])")
@@ -85,9 +86,11 @@ def with_points(text: str) -> str:
 
 def clocks(texts: Sequence[str]) -> Floats:
     """Return the seconds of durations [n]."""
-    parts = [text.split(":") for text in texts]
-    if len(units := set(map(len, parts))) == 1 and (count := units.pop()) in (2, 3):
-        table = numbers([*chain.from_iterable(parts)]).reshape(-1, count)
+    joined = "\n".join(texts)
+    parts = joined.replace(":", "\n").split("\n")
+    count = len(parts) // max(len(texts), 1)
+    if count in (2, 3) and count * len(texts) == len(parts) and _SIGNS.issuperset(joined):
+        table = numbers(parts).reshape(-1, count)
         if np.isfinite(table).all():
             return table @ np.array([3600.0, 60.0, 1.0])[-count:]
     return np.array([clock_s(text) for text in texts])

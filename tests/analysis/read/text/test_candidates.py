@@ -312,3 +312,32 @@ def test_a_line_with_a_count_can_announce_an_evaluation(tmp_path):
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.last("loss"), log.evaluations[-1]["val_loss"]) == (0.1, 0.1333)
+
+
+def test_an_epoch_named_for_an_evaluation_begins_none(tmp_path):
+    rows = []
+    for n in range(1, 31):
+        rows += [f"step {step} loss {3 / n:.4f}" for step in range(10 * n - 9, 10 * n + 1)]
+        rows += [f"Validation epoch {n}", f"step {10 * n} loss {4 / n:.4f}"]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("loss"), log.uncertain) == (300, 0.1, {})
+    assert log.evaluations[-1]["val_loss"] == 0.1333
+
+
+def test_of_lines_of_one_kind_those_with_a_result_of_an_evaluation_are_its_own(tmp_path):
+    rows = [
+        f"step {n} loss {3 / n:.4f}" + f"\nstep {n} val_acc 0.9 loss {4 / n:.4f}" * (n % 10 == 0)
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.last("loss"), log.evaluations[-1]["val_loss"]) == (0.1, 0.1333)
+
+
+def test_a_first_line_that_ends_in_a_tab_is_no_header(tmp_path):
+    rows = [
+        "error vs. #iterations\t",
+        " 7.9505e+04\t",
+        *(f"Iter {n}, Loss = {3 / n}" for n in range(1, 31)),
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (log.step[-1], log.last("loss")) == (30, 0.1)
