@@ -2,7 +2,6 @@
 
 import argparse
 
-from analysis.commands import plot_file, writing
 from analysis.measure.gradient_noise import by_step, noise_remarks, noise_rows, read_noise
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
@@ -11,19 +10,16 @@ from configs.errors import Unreadable
 
 # The columns to leave out first of a table that is too wide.
 DROP = ("seconds", "g2", "s")
-EXAMPLE = "ditbench noise logs/digits-1120 --plot noise.png"
+EXAMPLE = "ditbench noise logs/digits-1120"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the number of stages, the form and the plot."""
+    """Add the number of stages and the form."""
     parser.add_argument(
         "--stages", type=_positive, default=10, help="most stages of training (default: 10)"
     )
     parser.add_argument(
         "--by-step", action="store_true", help="print one column of B_simple per step"
-    )
-    parser.add_argument(
-        "--plot", type=plot_file, metavar="FILE", help="also draw the scales: .png, .svg or .pdf"
     )
 
 
@@ -45,11 +41,4 @@ def run(args: argparse.Namespace) -> int:
     put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
     for log, rows in found:
         remark(noise_remarks(log, rows))
-    if args.plot:
-        # matplotlib takes half a second to import.
-        from analysis.measure.noise_plot import noise_figure
-        from analysis.plot import save
-
-        with writing(args.plot):
-            save(noise_figure(table), args.plot)
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

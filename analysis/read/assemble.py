@@ -20,7 +20,7 @@ from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
-_PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs"])
+_PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs", "pause"])
 # Beside one of these a batch may be that of one part.
 _OF_PARTS = re.compile(r"world size|\b(?:n|num|number) ?(?:gpus|devices|processes)\b|accum")
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000

@@ -30,8 +30,9 @@ def with_evaluated(
 
     `number` [n] are the merged rows of `rows`. An evaluation in a record of its own is after or
     before the training's of that step, by its place; another may be on either side of its row.
+    So do samples and saves that the log names: `pause`.
     """
-    present = np.zeros(len(rows), dtype=bool)
+    present = ~np.isnan(rows["pause"])
     for name in filter(is_result, rows.columns):
         present |= ~np.isnan(rows[name])
     trained = np.full(len(merged), np.nan)

@@ -109,6 +109,8 @@ EVALUATION = frozenset(
     ["val", "valid", "validation", "dev", "eval", "evaluation", "test", "testing", "validate",
      "evaluate", "evaluating", "validating", "heldout"]
 )  # fmt: skip
+# What only an evaluation finds: a name with one of these needs no other word.
+_OF_EVALUATION = EVALUATION | {"fid", "kid"}
 # Columns whose text says whether a row is of the training or of an evaluation.
 _PHASES = frozenset(
     ["split", "mode", "phase", "stage", "set", "subset", "partition", "type", "kind", "event"]
@@ -227,8 +229,8 @@ def takes_phase(name: str) -> bool:
 
 
 def is_evaluation(name: str) -> bool:
-    """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`."""
-    return not EVALUATION.isdisjoint(key_of(name).split())
+    """Whether a name is qualified as an evaluation's, in any case: `Val Loss`, `dev/acc`, `FID`."""
+    return not _OF_EVALUATION.isdisjoint(key_of(name).split())
 
 
 def is_mean(name: str) -> bool:

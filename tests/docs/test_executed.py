@@ -46,8 +46,8 @@ CONCRETE = {
         "python -m launch status logs",
     ],
     "python -m launch why logs/RUN [--json]": ["python -m launch why logs/RUN --json"],
-    "python -m analysis noise logs/RUN [--stages 10] [--plot noise.png] [--json|--csv]": [
-        "python -m analysis noise logs/RUN --stages 10 --plot noise.png --json"
+    "python -m analysis noise logs/RUN [--stages 10] [--json|--csv]": [
+        "python -m analysis noise logs/RUN --stages 10 --json"
     ],
     "python -m tests.docs.render docs/studies/NAME.md": [
         "python -m tests.docs.render docs/studies/a.md"

@@ -101,6 +101,8 @@ NOT_TRAINING = re.compile(
     r"(?i:load|download|fetch|map|token|generat|valid|\bval\b|eval|\btest|sampl|infer|cach|encod|"
     r"filter|process|sanity|saving|render|extract|convert|predict|shard|upload)"
 )
+# What a program does between two states of its bar.
+PAUSE = re.compile(r"(?i:generat|sampl|validat|evaluat|\bsav(?:ing|ed)\b)")
 # Cells of a table are apart by two blanks, tabs or bars.
 _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3

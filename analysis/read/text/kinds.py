@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.read.columns import Rows, join
 from analysis.read.epochs import regularity
-from analysis.read.text.fields import BAR_STEP, Field, announced, has_letters
+from analysis.read.text.fields import BAR_STEP, PAUSE, Field, announced, has_letters
 from analysis.read.text.lines import HOLE, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
@@ -70,7 +70,8 @@ class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
     `phases` are lines without a value that announce training or an evaluation: their places, their
-    numbers, and whether it is an evaluation. `numbered` counts the lines with a number, `cut` those
+    numbers, and whether it is an evaluation; `pauses` are the places of those that name samples,
+    saves or evaluations. `numbered` counts the lines with a number, `cut` those
     too long to be read to their end. `headers` are the last lines without a number, the newest
     first. `has_commas` says that decimals stand behind commas, `is_of_losses` that the file is
     called one of losses. `first` is the first line with a
@@ -80,6 +81,7 @@ class Text:
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
     phases: list[tuple[int, int, bool]] = field(default_factory=list)
+    pauses: list[int] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
     cut: int = 0
@@ -163,6 +165,8 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
         before = gaps if shape is None or not shape.fixed else None
         if words and has_letters(words):
             text.add_header(lines.whole(line))
+            if PAUSE.search(words):
+                text.pauses.append(piece.offset + int(lines.place[line]))
             if (phase := announced(words)) is not None:
                 place = lines.place[line]
                 text.phases.append((piece.offset + int(place), int(piece.lines_at(place)), phase))

@@ -25,7 +25,8 @@ from analysis.stats.intervals import Floats
 # line of their kind has a count, so often.
 MOST_BELOW, BELOW = 2, 0.9
 _COUNTS = frozenset(["step", "epoch", "images"])
-_TIME = re.compile(r"time|every|interval|\bsteps?\b")
+# Names after which a loss is the training's all the same.
+_NO_RESULT = re.compile(r"time|every|interval|\b(?:steps?|fid|kid)\b")
 _TRAINING = frozenset(["train", "training"])
 
 
@@ -145,7 +146,7 @@ def _by_names(kind: Kind, kinds: Sequence[Kind]) -> list[Kind]:
     It is the training's if a name stands with and without the word: `val_loss: 2, loss: 1`.
     """
     names = {key_of(one.name): key for key, one in kind.fields.items()}
-    results = [name for name in names if is_evaluation(name) and not _TIME.search(name)]
+    results = [name for name in names if is_evaluation(name) and not _NO_RESULT.search(name)]
     losses = _losses(kind)
     has_both = any(name.partition(" ")[2] in names for name in results)
     is_after = results and losses and [*names].index(results[0]) < [*names].index(losses[0])

@@ -8,7 +8,8 @@ from analysis.read.assemble import Placed, main_group, one_rank
 from analysis.read.columns import Rows, filled, join
 from analysis.read.epochs import on_axis
 from analysis.read.text.candidates import Candidate
-from analysis.read.text.kinds import Text
+from analysis.read.text.fields import PAUSE
+from analysis.read.text.kinds import Text, is_of_training
 from analysis.read.vocabulary import is_evaluation
 from analysis.stats.intervals import Floats
 
@@ -50,6 +51,8 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
     beside = [(one, _with_epochs(one.rows, epochs)) for one in candidate.sides]
     rows = _with_sides(rows, beside)
+    if candidate.is_bar and "loss" in rows:
+        rows = _with_pauses(rows, text)
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
     if is_rate_of_tokens and candidate.name == "key: value":
         of_what = "the log does not say whether its tokens/s are of one device or of all"
@@ -87,6 +90,22 @@ def _with_epochs(rows: Rows, epochs: Rows) -> Rows:
     named = np.where(at >= 0, number[np.maximum(at, 0)], np.nan)
     own = rows["epoch"]
     return rows.replace(epoch=np.where(np.isnan(own), named, own))
+
+
+def _with_pauses(rows: Rows, text: Text) -> Rows:
+    """Return the rows of a bar with one for each pause that the log names between two of them."""
+    others = [
+        kind.rows["place"] for kind in text.kinds
+        if not is_of_training(kind) and PAUSE.search(kind.sample)
+    ]  # fmt: skip
+    place = np.concatenate([np.array(text.pauses, dtype=np.float64), *others])
+    at = np.searchsorted(rows["place"], place) - 1
+    at, first = np.unique(at, return_index=True)
+    kept = at >= 0
+    at, place = at[kept], place[first[kept]]
+    pauses = Rows({"place": place, "step": rows["step"][at], "pause": np.ones(len(at))})
+    whole = join([rows, pauses])
+    return whole.take(np.argsort(whole["place"], kind="stable"))
 
 
 def _goes_on(drawn: Rows, main: Rows) -> bool:

@@ -86,3 +86,21 @@ def test_bars_of_another_length_after_the_training_may_be_another(tmp_path):
     [log] = logs_of(tmp_path / "x", "\r".join(drawn))
     assert log.step[-1] == 300
     assert any("may be another training" in remark for remark in log.remarks)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["Generating Images: 100%|####| 4/4 [00:20<00:00, 5.00s/it]", "saving checkpoint: a-000250.pt",
+     "Running validation... Generating 4 images with prompt: a dog"],
+)  # fmt: skip
+def test_samples_and_saves_between_two_states_of_a_bar_are_pauses(line, tmp_path):
+    bars = []
+    for n in range(1, 1001):
+        t = n + 20 * ((n - 1) // 50)
+        bars.append(
+            f"50%|# | {n}/1000 [{t // 60:02d}:{t % 60:02d}<01:00, 1.00it/s, loss={3 / n:.3f}]"
+        )
+        bars += [line] if n % 50 == 0 else []
+    [log] = logs_of(tmp_path / "x", "\n".join(bars))
+    rate = measure_rate(log, clock="bar").steps_per_s
+    assert rate.value == pytest.approx(1, rel=0.01)

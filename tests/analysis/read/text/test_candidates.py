@@ -341,3 +341,13 @@ def test_a_first_line_that_ends_in_a_tab_is_no_header(tmp_path):
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.step[-1], log.last("loss")) == (30, 0.1)
+
+
+def test_a_distance_in_a_line_of_its_own_is_an_evaluation(tmp_path):
+    rows = [
+        f"step {n} loss {3 / n:.4f}" + f"\nstep {n} FID {90 / n:.2f}" * (n % 10 == 0)
+        for n in range(1, 31)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.last("loss") == 0.1
+    assert [one["fid"] for one in log.evaluations] == [9, 4.5, 3]
