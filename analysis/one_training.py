@@ -20,21 +20,32 @@ NEXT = 2
 
 
 def distinct_runs(logs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
-    """Return the first run of each training, and a remark on each other that is left out.
+    """Return the run of each training that went furthest, and a remark on each that is left out.
 
     The runs are of one recipe, or may be.
     """
     trainings: list[list[RunLog]] = []
-    remarks = []
+    whys: dict[int, str] = {}
     for log in logs:
-        whys = ((one, why_one_training(part, log)) for one in trainings for part in one)
-        training, why = next((found for found in whys if found[1]), ([], None))
+        found = ((one, why_one_training(part, log)) for one in trainings for part in one)
+        training, why = next((pair for pair in found if pair[1]), ([], None))
         if why is None:
             trainings.append(training)
         else:
-            remarks.append(f"left out: {log.name} is {why} of {training[0].name}")
+            whys |= {id(one): why for one in (*training, log) if id(one) not in whys}
         training.append(log)
-    return [training[0] for training in trainings], remarks
+    kept = [max(training, key=_last_step) for training in trainings]
+    remarks = [
+        f"left out: {log.name} is {whys[id(log)]} of {one.name}"
+        for one, training in zip(kept, trainings, strict=True)
+        for log in training
+        if log is not one
+    ]
+    return kept, remarks
+
+
+def _last_step(log: RunLog) -> int:
+    return int(log.step[-1]) if len(log) else 0
 
 
 def why_one_training(a: RunLog, b: RunLog) -> str | None:

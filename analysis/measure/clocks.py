@@ -111,12 +111,12 @@ def choose_clocks(logs: Sequence[RunLog]) -> list[str]:
     shared = [clock for clock in CLOCKS if all(clock in clocks for clocks in available if clocks)]
     if len({log.format for log in logs}) > 1 and "printed" in shared:
         shared.remove("printed")
-    if logs and "printed" in shared[1:] and _works_differ(logs, shared[0]):
+    if logs and "printed" in shared[1:] and works_differ(logs, shared[0]):
         shared = ["printed"]
     return [shared[0] if shared and clocks else (clocks or ["train"])[0] for clocks in available]
 
 
-def _works_differ(logs: Sequence[RunLog], clock: str) -> bool:
+def works_differ(logs: Sequence[RunLog], clock: str) -> bool:
     """Whether a step of one log holds more work than another's by the throughput that all print."""
     for rate in ("images_per_s", "tokens_per_s"):
         if any(rate not in log.values or "images" in log.values for log in logs):

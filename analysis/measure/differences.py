@@ -22,6 +22,8 @@ DERIVED_FACTS = {
 Source = Literal["config", "machine"]
 CLOCK = frozenset(["clock"])
 BOTH = CLOCK | {"loss"}
+# What a script does as a whole.
+_OF_SCRIPT = ("script_digest", "run", "code")
 # Facts of a run that can have changed its loss, too.
 _OF_LOSS = ("engine", "code", "versions.", "images_")
 
@@ -177,9 +179,14 @@ def key_kind(item: Difference) -> Kind:
 
 
 def unclear_key(a: RunLog, b: RunLog) -> str | None:
-    """Return a key that differs and may change what a step or a loss is, None if none may."""
-    items = keys_of_others(a, b)
-    return next((item.name for item in items if key_kind(item) == "unknown"), None)
+    """Return a key that differs and may change what a step or a loss is, None if none may.
+
+    So may another text or other code of a script.
+    """
+    unknown = [item.name for item in keys_of_others(a, b) if key_kind(item) == "unknown"]
+    if any((log.config or {}).get("kind") == "command" for log in (a, b)):
+        unknown += [item.name for item in differences(a, b) if item.name in _OF_SCRIPT]
+    return unknown[0] if unknown else None
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.foreign_keys import kind_of
-from analysis.measure.clocks import OTHER_WORK
+from analysis.measure.clocks import OTHER_WORK, available_clocks, works_differ
 from analysis.measure.differences import Difference, key_kind, keys_of_others
 from analysis.measure.rate import MeasuredRate
 from analysis.read.machine import ranks
@@ -65,6 +65,9 @@ def why_other_steps(a: RunLog, b: RunLog) -> str | None:
         return f"steps of another batch ({batch})"
     if told := _other_devices(a, b):
         return f"steps that may take more images on more devices ({told})"
+    shared = [clock for clock in available_clocks(a) if clock in available_clocks(b)]
+    if shared and works_differ([a, b], shared[0]):
+        return "steps of other work by the throughput that both print"
     one, other = _steps_per_epoch(a), _steps_per_epoch(b)
     if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
         return f"steps of which {one:.4g} and {other:.4g} make an epoch"

@@ -8,8 +8,9 @@ import pytest
 from analysis.measure.differences import causes, differences
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import why_unlike
-from analysis.measure.rate import measure_rate
-from analysis.measure.speed import Arm, why_not_comparable
+from analysis.measure.rate import measure_rate, measure_rates
+from analysis.measure.speed import Arm, speed_contrast, why_not_comparable
+from analysis.measure.work import why_other_steps
 from analysis.observations import attributed, is_repeat, seed_of
 from tests.analysis.foreign_logs import log_of
 
@@ -154,6 +155,32 @@ def test_what_an_unknown_key_changes_is_no_claim():
     found = loss_contrast(*arms, Compared())
     assert not found.is_claim
     assert "what params.tau changes is not known" in found.remarks
+
+
+@pytest.mark.parametrize(
+    ("keys", "equal"),
+    [
+        (("batch_size", "accumulation_steps"), ((8, 4), (16, 2))),
+        (("global_batch_size", "micro_batch_size"), ((256, 8), (256, 16))),
+        (("batch_size", "num_gpus"), ((64, 1), (16, 4))),
+    ],
+)
+def test_a_batch_is_the_product_of_its_parts_or_the_key_of_the_whole(keys, equal):
+    a, b = (
+        of_script(**{f"params.{key}": value for key, value in zip(keys, values, strict=True)})
+        for values in equal
+    )
+    assert why_other_steps(a, b) is None
+    other = replace(b, config=b.config | {f"params.{keys[0]}": 512})
+    assert why_other_steps(a, other).startswith("steps of another batch")
+
+
+def test_another_text_of_a_script_supports_no_claim():
+    arms = [[of_script(script_digest=text, **{"params.seed": seed}) for seed in (1, 2, 3)]
+            for text in "ab"]  # fmt: skip
+    found = speed_contrast(*(Arm(runs=tuple(measure_rates(arm))) for arm in arms))
+    assert not found.is_claim
+    assert "what script_digest changes is not known" in found.remarks
 
 
 def test_another_length_matters_if_the_learning_rate_falls_towards_the_end():
