@@ -57,8 +57,11 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
         return None
     first, last = (a, b) if a.step[0] <= b.step[0] else (b, a)
     gap, interval = last.step[0] - first.step[-1], np.median(np.diff(first.step, prepend=0))
-    is_next = 0 < gap <= NEXT * interval and a.config is not None
-    if is_next and not last.column("time")[0] < first.column("time")[-1]:
+    ended, began = first.column("time")[-1], last.column("time")[0]
+    # One that resumes from an earlier checkpoint repeats steps, and a repeat begins at the first.
+    goes_back = gap <= 0 and last.step[0] > NEXT * interval and began >= ended
+    is_next = (0 < gap <= NEXT * interval and not began < ended) or goes_back
+    if is_next and a.config is not None:
         return "a segment of the training"
     _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
     if 2 * len(at_a) < min(len(a), len(b)):

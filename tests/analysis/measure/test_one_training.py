@@ -36,6 +36,10 @@ RANK = run("b", start=0.02)
             ],
             "left out: a is a segment of the training of c",
         ),
+        (
+            [run("b", first=81, last=200, start=150.0)],
+            "left out: a is a segment of the training of b",
+        ),
     ],
 )
 def test_what_is_of_one_training_is_one_run(others, why):
