@@ -142,31 +142,23 @@ def loss_contrast(
     base, arm, left = without_early_ends(base, arm)
     logs = at_common_guidance([*base, *arm], compared.of)
     base, arm = logs[: len(base)], logs[len(base) :]
-    if why := why_unlike(base[0], arm[0], compared.of) or why_other([*base, *arm], compared.of):
+    if why := _why_not_compared(base, arm, compared):
         return refused(why)
-    if why := why_other_schedule(base[0], arm[0]):
-        return refused(why)
-    if len({"mean_loss" in log.facts for log in (*base, *arm)}) > 1 and compared.of == "loss":
-        return refused("one loss is a mean over steps, the other is not")
-    if compared.by in TIMED and (at_once := ran_at_once([*base, *arm])):
-        return refused(next(iter(at_once.values())))
-    axes = {log.axis: log.name for log in (*base, *arm)}
-    if compared.by == "step" and "unit" in axes:
-        return refused(f"the log of {axes['unit']} does not say what its records count")
-    if compared.by == "step" and len(axes) > 1:
-        counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
-        return refused(f"{counts}; align them by images if both know these")
-    if compared.by == "images" and (why := why_one_process(base[0], arm[0])):
-        return refused(why)
-    counts_steps = compared.by == "step" and axes.keys() == {"step"}
-    of_steps = why_other_steps(base[0], arm[0]) if counts_steps else None
-    if of_steps and axis_of([*base, *arm]) == "step":
+    schedule = why_other_schedule(base[0], arm[0])
+    is_over = all(log.state.is_done or not log.state.has_events for log in logs)
+    if schedule and not (is_over and compared.of != "loss"):
+        return refused(schedule)
+    of_steps = why_other_steps(base[0], arm[0]) if _counts_steps(logs, compared) else None
+    if of_steps and axis_of(logs) == "step" and not schedule:
         return refused(f"{of_steps}, and no images are recorded")
     try:
         (before, again), (after, others) = (
             _unlike([_curve(log, compared) for log in side]) for side in (base, arm)
         )
         every = [*before, *after]
+        if schedule:
+            left = [*left, f"at the end of each, though {schedule}"]
+            every = [replace(curve, x=np.ones(1), loss=curve.loss[-1:]) for curve in every]
         found, is_recorded = aligned(every)
     except Unreadable as error:
         why = str(error)
@@ -209,6 +201,30 @@ def loss_contrast(
         result = replace(result, is_claim=False)
     result = replace(result, remarks=tuple(remarks))
     return told_machines(result, [*base, *arm]) if compared.by in TIMED else result
+
+
+def _why_not_compared(
+    base: Sequence[RunLog], arm: Sequence[RunLog], compared: Compared
+) -> str | None:
+    """Return why a quantity is another one in two arms, or has no axis in common."""
+    logs = [*base, *arm]
+    if why := why_unlike(base[0], arm[0], compared.of) or why_other(logs, compared.of):
+        return why
+    if len({"mean_loss" in log.facts for log in logs}) > 1 and compared.of == "loss":
+        return "one loss is a mean over steps, the other is not"
+    if compared.by in TIMED and (at_once := ran_at_once(logs)):
+        return next(iter(at_once.values()))
+    axes = {log.axis: log.name for log in logs}
+    if compared.by == "step" and "unit" in axes:
+        return f"the log of {axes['unit']} does not say what its records count"
+    if compared.by == "step" and len(axes) > 1:
+        counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
+        return f"{counts}; align them by images if both know these"
+    return why_one_process(base[0], arm[0]) if compared.by == "images" else None
+
+
+def _counts_steps(logs: Sequence[RunLog], compared: Compared) -> bool:
+    return compared.by == "step" and {log.axis for log in logs} == {"step"}
 
 
 def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:

@@ -119,6 +119,20 @@ def test_losses_of_scripts_that_may_measure_something_else_are_not_compared(key,
     assert found.why.endswith(f"({key}: {values[0]} -> {values[1]})")
 
 
+def test_a_score_at_the_end_of_each_is_compared_though_one_trained_for_longer():
+    def arm(epochs, score):
+        runs = [of_script(**{"params.seed": seed, "params.epochs": epochs}) for seed in (1, 2, 3)]
+        return [
+            replace(run, evaluations=({"step": 10 * epochs, "val_acc": score + 0.1 * seed},))
+            for seed, run in enumerate(runs)
+        ]
+
+    found = loss_contrast(arm(10, 70), arm(20, 77), Compared(of="val_acc"))
+    assert found.is_claim
+    assert found.mean.ratio().value == pytest.approx(1.1, abs=0.005)
+    assert found.remarks[0].startswith("at the end of each")
+
+
 def test_steps_that_are_other_shares_of_an_epoch_are_not_compared():
     a, b = (
         replace(log, values=log.values | {"epoch": np.ceil(log.step / length)})
