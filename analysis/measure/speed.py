@@ -1,9 +1,11 @@
 """Rates of runs, and contrasts of the speed of arms."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,11 +85,17 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     Logs without a config are runs of their own, unless two in one folder are of one training.
     """
     arms = []
-    for group in group_alike(runs, lambda run: recipe(run.log) or run.log.path.parent):
+    for group in group_alike(runs, lambda run: recipe(run.log) or _folder_of(run.log)):
         whole = _arm(group)
         is_known = recipe(group[0].log) is not None
         arms += [whole] if is_known else [Arm(runs=(run,)) for run in whole.runs]
     return arms
+
+
+def _folder_of(log: RunLog) -> Path:
+    """Return the folder of a training, in which each checkpoint may have its log so far."""
+    folder = log.path.parent
+    return folder.parent if re.fullmatch(r"checkpoint[-_]\d+", folder.name) else folder
 
 
 def _arm(runs: Sequence[MeasuredRate]) -> Arm:

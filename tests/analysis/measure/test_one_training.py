@@ -1,6 +1,7 @@
 """Copies, ranks and segments of one training are one run, and repeats are several."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,3 +77,14 @@ def test_logs_of_one_training_in_one_folder_count_once():
 def test_runs_of_a_sweep_that_started_together_stay_several():
     logs = [WHOLE, replace(RANK, values=RANK.values | {"loss": 0.9 * RANK.column("loss")})]
     assert len(group_arms(measure_rates([replace(log, config=None) for log in logs]))) == 2
+
+
+def test_the_logs_of_checkpoints_are_parts_of_the_last_one():
+    """As Hugging Face's Trainer leaves its state in each checkpoint."""
+    logs = []
+    for last in (40, 80, 100):
+        kept = {"loss": WHOLE.column("loss")[:last]}
+        log = log_of(kept, name=f"{last}", steps=WHOLE.step[:last])
+        logs.append(replace(log, path=Path(f"out/checkpoint-{last}/trainer_state.json")))
+    (arm,) = group_arms(measure_rates(logs))
+    assert arm.name == "100"
