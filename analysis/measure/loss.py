@@ -68,6 +68,9 @@ TREND_TERMS = ((100, 4), (15, 2), (0, 1))
 # steps are neither a noise that turns back (-1/2) nor a smooth curve (1), and if it holds no more
 # independent values than so many.
 FEWEST_LATE, ALIKE, AVERAGED, MOST_AVERAGES = 20, 0.5, (-0.25, 0.5), 18.0
+LONG_HALF = 50
+# Second differences of independent noise have -2/3, of a running mean -1/2.
+TURNS_BACK = -0.58
 # So large a share of the degrees of freedom is kept: of few records chance may leave none.
 LEAST_FREEDOM = 0.4
 # Words in the names of evaluations of which more, or less, is better.
@@ -348,11 +351,14 @@ def _is_average(curve: LossCurve) -> bool:
     late = np.log(curve.loss[len(curve.loss) // 2 :])
     if curve.of != "loss" or len(late) < FEWEST_LATE:
         return False
-    noise = late - trend(late, terms=2)
+    # Half of a short log holds more of its curve.
+    noise = late - trend(late, terms=2 if len(late) >= LONG_HALF else 3)
     alike, (least, most) = lag_one(noise), AVERAGED
     if np.ptp(noise) < ROUNDING or alike < ALIKE or len(late) * (1 - alike) > MOST_AVERAGES:
         return False
-    return least < lag_one(np.diff(noise)) < most
+    # In second differences no curve is left, but independent noise that turns back more.
+    turns = np.diff(np.log(curve.loss[len(curve.loss) // 8 :]), n=2)
+    return least < lag_one(np.diff(noise)) < most and lag_one(turns) > TURNS_BACK
 
 
 def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around: Floats) -> Mean:
