@@ -29,6 +29,8 @@ QUANTITIES = {
     "speedup": 2,
     "loss_ratio": 2,
 }
+# A value that YAML would read as a number: as text it keeps the zeros at its end.
+_AS_NUMBER = re.compile(r"(\bvalue:[ \t]+)([-+]?\d[\d.]*)(?=[ \t]*(?:[,}#]|$))", re.MULTILINE)
 KEYS = {"text", "quantity", "runs", "value", "clock"}
 LARGEST_FILE = 1 << 24
 _NUMBER = re.compile(r"([-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?)\s*(%|x|\u00d7)?")
@@ -66,7 +68,8 @@ def read_claims(path: Path) -> list[Claim]:
     if not path.is_file():
         raise Unreadable(f"{path}: no such file with claims")
     try:
-        tree = parse_yaml(read_text(path, most=LARGEST_FILE), source=str(path))
+        text = _AS_NUMBER.sub(r'\1"\2"', read_text(path, most=LARGEST_FILE))
+        tree = parse_yaml(text, source=str(path))
     except (ConfigError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise Unreadable(f"{path}: cannot be read: {error}") from None
     listed = tree.get("claims") if isinstance(tree, dict) else tree

@@ -58,7 +58,7 @@ def _tokens_of(run: MeasuredRate) -> float | None:
 def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     """Return why the steps of two runs may be of other numbers of images, or None."""
     parts = [item for item in keys_of_others(a, b) if key_kind(item) in ("batch", "devices")]
-    if parts and _have_one_batch(a, b, parts):
+    if _have_one_batch(a, b, parts):
         return None
     batches = (item for item in parts if key_kind(item) == "batch")
     if (batch := next(batches, None)) is not None:
@@ -76,6 +76,8 @@ def why_other_steps(a: RunLog, b: RunLog) -> str | None:
 
 def _have_one_batch(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> bool:
     """Whether a batch of all devices is the same, by its own key or by the product of `parts`."""
+    if not parts:
+        return False
     whole = (
         name
         for name, value in (a.config or {}).items()
@@ -101,13 +103,22 @@ def _other_devices(a: RunLog, b: RunLog) -> str | None:
 def why_one_process(a: RunLog, b: RunLog) -> str | None:
     """Return why the images of two runs of other programs may be those of one process, or None.
 
-    A script that counts what it loads counts the same on any number of devices.
+    A script that counts what it loads counts the same on any number of devices; a batch that was
+    set for both may not be that of their configs.
     """
     if "ditbench" in (a.format, b.format) and not all(map(_is_of_script, (a, b))):
         return None
+    parts = [item for item in keys_of_others(a, b) if key_kind(item) in ("batch", "devices")]
+    if _have_one_batch(a, b, parts):
+        return None
+    batches = (str(item) for item in parts if key_kind(item) == "batch")
     told = _other_devices(a, b)
     each = [float(log.last("images") or 0) / max(int(log.step[-1]), 1) for log in (a, b)]
-    if not told or "global_batch_size" in a.facts or abs(each[0] - each[1]) > 0.01 * max(each):
+    if abs(each[0] - each[1]) > 0.01 * max(each):
+        return None
+    if batch := next(batches, None):
+        return f"as many images a step, though the batch differs ({batch})"
+    if not told or "global_batch_size" in a.facts:
         return None
     return f"as many images a step on more devices ({told}) may be those of one process"
 

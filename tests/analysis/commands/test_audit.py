@@ -31,7 +31,8 @@ def runs(tmp_path):
 
 @pytest.mark.usefixtures("runs")
 @pytest.mark.parametrize(
-    ("value", "verdict"), [("14 %", "agrees"), ("1.14", "agrees"), ("17 %", "disagrees")]
+    ("value", "verdict"),
+    [("14 %", "agrees"), ("1.14", "agrees"), ("17 %", "disagrees"), ("1.10", "disagrees")],
 )
 def test_a_claimed_speedup_is_recomputed(audit, value, verdict):
     code, [found] = audit(

@@ -189,6 +189,17 @@ def test_a_batch_is_the_product_of_its_parts_or_the_key_of_the_whole(keys, equal
     assert why_other_steps(a, other).startswith("steps of another batch")
 
 
+@pytest.mark.parametrize(("key", "values"), [("params.batch_size", (64, 128)), ("ranks", (1, 4))])
+def test_as_many_images_a_step_of_another_batch_or_on_more_devices_are_not_believed(key, values):
+    a, b = (
+        replace(log, values=log.values | {"images": 64.0 * log.step})
+        for log in (of_script(**{key: value}) for value in values)
+    )
+    arms = [Arm(runs=(measure_rate(log, clock="wall"),)) for log in (a, b)]
+    assert why_not_comparable(*arms).startswith("as many images a step")
+    assert loss_contrast([a], [b], Compared(by="images")).is_refused
+
+
 def test_another_text_of_a_script_supports_no_claim():
     arms = [[of_script(script_digest=text, **{"params.seed": seed}) for seed in (1, 2, 3)]
             for text in "ab"]  # fmt: skip
