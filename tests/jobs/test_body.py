@@ -220,6 +220,12 @@ def test_no_rank_outlives_its_torchrun_or_the_body(
     assert events(run)[1:] == (["failed"] if killed == "torchrun" else []), output
 
 
+def _take_terminal() -> None:
+    """Make stdin the terminal of a new session, which hangs up also if pytest runs under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def test_a_closed_terminal_saves_and_stops_the_run(tmp_path: Path) -> None:
     master, slave = os.openpty()
     process = subprocess.Popen(
@@ -229,7 +235,7 @@ def test_a_closed_terminal_saves_and_stops_the_run(tmp_path: Path) -> None:
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=_take_terminal,
     )
     os.close(slave)
     while not any("loss" in record for run in find_runs(tmp_path) for record in run.records()):
@@ -238,7 +244,7 @@ def test_a_closed_terminal_saves_and_stops_the_run(tmp_path: Path) -> None:
             os.read(master, 2**16)
     run = newest_run(tmp_path)
     os.close(master)
-    process.wait(timeout=300)
+    process.wait(timeout=120)
     assert events(run)[-2:] == ["saved", "stopped"]
     assert processes(run, "train") == []
     assert f"stopped: {run.path}" in (run.attempt(1) / "output.log").read_text()
