@@ -1,4 +1,4 @@
-"""What a key of a script, or of another trainer, says by the words of its name.
+"""Classify the keys of scripts and of other trainers by the words of their names.
 
 No list of names is whole. A key whose words are not known changes something unknown: two arms that
 differ in it have a ratio, but no claim rests on it.

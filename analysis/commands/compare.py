@@ -50,8 +50,8 @@ def run(args: argparse.Namespace) -> int:
         put_more(differ, args, title=f"what differs from {arms[0].name}:")
     counts = [len(arm.runs) for arm in arms]
     if counts[0] < FEWEST <= max(counts):
-        hint = "name the runs to compare, with the one to compare with first"
-        remark([f"{arms[0].name}: fewer runs than others, which are compared with it; {hint}"])
+        hint = "name the runs to compare, the baseline first"
+        remark([f"{arms[0].name}: the baseline has fewer runs than other arms; {hint}"])
     findings = [(log, one) for log in logs for one in detect(log)]
     remark(f"{log.name}: {one.detail}" for log, one in findings if one.kind == "divergence")
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)

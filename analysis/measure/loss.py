@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,12 @@ from analysis.measure.loss_curve import (
     axis_of,
     loss_curve,
     not_finite_from,
+    sense_of,
     why_other,
     why_other_schedule,
     why_unlike,
 )
-from analysis.measure.work import why_one_process, why_other_steps
+from analysis.measure.work import why_images_doubtful, why_other_steps
 from analysis.observations import (
     group_alike,
     is_repeat,
@@ -34,10 +35,10 @@ from analysis.observations import (
     without_early_ends,
 )
 from analysis.read.run_log import RunLog
-from analysis.read.vocabulary import key_of
 from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.intervals import Floats, decimal_grid
-from analysis.stats.mean import MIN_VALUES, Mean, independent, lag_one, mean_of, trend
+from analysis.stats.mean import MIN_VALUES, Mean, independent, mean_of, trend
+from analysis.stats.record_noise import begin_as_one, is_running_mean
 from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, Unit, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
@@ -55,32 +56,10 @@ FEWEST_LOST = 3
 NAMES = {"fid_inf": "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
-# Runs of one seed differ by less at first, and by half as much over so many records as later; or
-# by little, and by a tiny share of the noise of a record, throughout.
-AT_FIRST, BEGINS, EQUAL, EQUAL_NOISE = 1e-4, 3, 2e-4, 0.02
-# In fewer records steps of the learning rate pass for noise.
-FEWEST_NOISY = 30
-# Digits that are a larger share of the noise tell no seeds apart.
-SAME_NOISE = 0.2
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
-# A loss is an average if of so many late records or more those side by side are this alike, its
-# steps are neither a noise that turns back (-1/2) nor a smooth curve (1), and if it holds no more
-# independent values than so many.
-FEWEST_LATE, ALIKE, AVERAGED, MOST_AVERAGES = 20, 0.5, (-0.25, 0.5), 18.0
-LONG_HALF = 50
-# Second differences of independent noise have -2/3, of a running mean -1/2.
-TURNS_BACK = -0.58
 # So large a share of the degrees of freedom is kept: of few records chance may leave none.
 LEAST_FREEDOM = 0.4
-# Words in the names of evaluations of which more, or less, is better.
-_HIGHER = frozenset(
-    ["accuracy", "acc", "acc1", "top1", "top5", "recognised", "precision", "recall", "f1", "auc",
-     "map", "iou", "miou", "dice", "psnr", "ssim", "clip", "bleu", "gain"]
-)  # fmt: skip
-_LOWER = frozenset(
-    ["loss", "error", "fid", "kid", "perplexity", "ppl", "mse", "rmse", "mae", "nll"]
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,14 +79,6 @@ class Compared:
             margin=self.margin,
             seed_scatter=SEED_SCATTER,
         )
-
-
-def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
-    """Return whether more or less of an evaluation is better, by its name."""
-    words = {*key_of(of).split()}
-    if words & _HIGHER:
-        return "higher"
-    return "lower" if words & _LOWER else "unknown"
 
 
 def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatter:
@@ -223,7 +194,7 @@ def _why_not_compared(
     if compared.by == "step" and len(axes) > 1:
         counts = " and ".join(f"{name} counts {axis}s" for axis, name in axes.items())
         return f"{counts}; align them by images if both know these"
-    return why_one_process(base[0], arm[0]) if compared.by == "images" else None
+    return why_images_doubtful(base[0], arm[0]) if compared.by == "images" else None
 
 
 def _counts_steps(logs: Sequence[RunLog], compared: Compared) -> bool:
@@ -269,25 +240,12 @@ def _unlike(curves: Sequence[LossCurve]) -> tuple[list[LossCurve], list[str]]:
 
 
 def _is_again(a: LossCurve, b: LossCurve) -> bool:
-    """Whether two runs are of one seed: equal ones, or of other seeds that begin as one.
-
-    On GPUs these drift apart later. Other seeds differ from the first record on.
-    """
+    """Whether two runs are of one seed, by its number or by their losses."""
     if not np.array_equal(a.x, b.x):
         return False
     if seed_of(a.log) == seed_of(b.log):
         return np.array_equal(a.loss, b.loss)
-    if min(a.loss.min(), b.loss.min()) <= 0 or len(a.x) < MIN_VALUES:
-        return False
-    if len(a.x) < FEWEST_NOISY:
-        return np.array_equal(a.loss, b.loss)
-    digit = max(decimal_grid(curve.loss) or 0.0 for curve in (a, b)) / a.loss[0]
-    # Of fourth differences a trend is no part; they are wider than the noise by the root of 70.
-    noise = float(np.median(np.abs(np.diff(np.log(a.loss), n=4)))) / math.sqrt(70)
-    gap = np.abs(np.log(b.loss / a.loss))
-    begin, typical = float(np.median(gap[:BEGINS])), float(np.median(gap))
-    drifts = gap[0] <= max(AT_FIRST, 1.01 * digit) and begin <= typical / 2
-    return digit <= SAME_NOISE * noise and (drifts or typical <= min(EQUAL, EQUAL_NOISE * noise))
+    return begin_as_one(a.loss, b.loss)
 
 
 def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:
@@ -331,9 +289,10 @@ def _of_two_curves(
 ) -> Contrast:
     """Compare two runs by the log ratio at their common points."""
     gap = np.log(b.loss / a.loss)
-    if averaged := next((one.log.name for one in (a, b) if _is_average(one)), None):
+    averages = [one.log.name for one in (a, b) if a.of == "loss" and is_running_mean(one.loss)]
+    if averages:
         value = math.log(float(b.loss[parts[0]].mean() / a.loss[parts[0]].mean()))
-        why = f"the loss of {averaged} is an average over too many records to tell its noise"
+        why = f"the loss of {averages[0]} is an average over too many records to tell its noise"
         return Contrast(mean=Mean(value=value), why=why)
     around = [parts[2] if a.of == "loss" else np.ones_like(parts[0]), parts[1], parts[2]]
     mean, *further = (
@@ -341,24 +300,6 @@ def _of_two_curves(
     )
     unit: Unit = "step" if is_recorded else "run"
     return Contrast(mean=mean, unit=unit, n=len(gap), further=tuple(further))
-
-
-def _is_average(curve: LossCurve) -> bool:
-    """Whether a training loss is a running mean over a large share of its records.
-
-    One that begins at its first value keeps the noise of that for as long.
-    """
-    late = np.log(curve.loss[len(curve.loss) // 2 :])
-    if curve.of != "loss" or len(late) < FEWEST_LATE:
-        return False
-    # Half of a short log holds more of its curve.
-    noise = late - trend(late, terms=2 if len(late) >= LONG_HALF else 3)
-    alike, (least, most) = lag_one(noise), AVERAGED
-    if np.ptp(noise) < ROUNDING or alike < ALIKE or len(late) * (1 - alike) > MOST_AVERAGES:
-        return False
-    # In second differences no curve is left, but independent noise that turns back more.
-    turns = np.diff(np.log(curve.loss[len(curve.loss) // 8 :]), n=2)
-    return least < lag_one(np.diff(noise)) < most and lag_one(turns) > TURNS_BACK
 
 
 def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around: Floats) -> Mean:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -39,6 +39,15 @@ _SAME_IMAGES = ("data.flip", "data.skip_bad")
 # Facts in which comparable distances may differ: a run's own training data has its own path.
 _FREE = ("seed", "reference")
 _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
+
+# Words in the names of evaluations of which more, or less, is better.
+_HIGHER = frozenset(
+    ["accuracy", "acc", "acc1", "top1", "top5", "recognised", "precision", "recall", "f1", "auc",
+     "map", "iou", "miou", "dice", "psnr", "ssim", "clip", "bleu", "gain"]
+)  # fmt: skip
+_LOWER = frozenset(
+    ["loss", "error", "fid", "kid", "perplexity", "ppl", "mse", "rmse", "mae", "nll"]
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +129,14 @@ def held_out_losses(logs: Iterable[RunLog]) -> list[str]:
     names = {name for log in logs for record in log.evaluations for name in record}
     found = filter(_HELD_OUT.fullmatch, names)
     return sorted(found, key=lambda name: (name != "validation_loss", name))
+
+
+def sense_of(of: str) -> Literal["higher", "lower", "unknown"]:
+    """Return whether more or less of an evaluation is better, by its name."""
+    words = {*key_of(of).split()}
+    if words & _HIGHER:
+        return "higher"
+    return "lower" if words & _LOWER else "unknown"
 
 
 def not_finite_from(log: RunLog) -> int | None:

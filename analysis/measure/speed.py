@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from analysis.measure.differences import recipe, unclear_key
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
-from analysis.measure.work import why_one_process, why_other_steps, work
+from analysis.measure.work import why_images_doubtful, why_other_steps, work
 from analysis.observations import (
     begun_at,
     group_alike,
@@ -315,7 +315,7 @@ def why_not_comparable(base: Arm, arm: Arm, at_once: Mapping[int, str] | None = 
     counted = work(a, b)[0]
     if counted == "unit":
         return "their logs do not say what their records count"
-    if counted == "image" and (why := why_one_process(a.log, b.log)):
+    if counted == "image" and (why := why_images_doubtful(a.log, b.log)):
         return why
     if counted == "step" and a.summary and b.summary and (why := why_other_steps(a.log, b.log)):
         return f"{why}, and no images are recorded"

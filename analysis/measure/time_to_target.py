@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.measure.differences import causes, differences
-from analysis.measure.loss import final_loss, sense_of
-from analysis.measure.loss_curve import at_common_guidance, why_other, why_unlike
+from analysis.measure.loss import final_loss
+from analysis.measure.loss_curve import at_common_guidance, sense_of, why_other, why_unlike
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import group_alike
 from analysis.one_training import distinct_runs

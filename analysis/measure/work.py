@@ -1,4 +1,4 @@
-"""What a step holds: a known number of images or tokens, or an unknown one that may differ.
+"""Tell whether the steps of two runs hold the same work: images, tokens, or an unknown number.
 
 A ratio of steps per second is one of speeds only if the steps of both runs are the same work.
 """
@@ -100,8 +100,8 @@ def _other_devices(a: RunLog, b: RunLog) -> str | None:
     return next(devices, f"ranks: {counts[0]} -> {counts[1]}" if is_known else None)
 
 
-def why_one_process(a: RunLog, b: RunLog) -> str | None:
-    """Return why the images of two runs of other programs may be those of one process, or None.
+def why_images_doubtful(a: RunLog, b: RunLog) -> str | None:
+    """Return why the images that two runs of other programs count may be too few, or None.
 
     A script that counts what it loads counts the same on any number of devices; a batch that was
     set for both may not be that of their configs.

@@ -12,6 +12,7 @@ from analysis.measure.rate import measure_rate, measure_rates
 from analysis.measure.speed import Arm, speed_contrast, why_not_comparable
 from analysis.measure.work import why_other_steps
 from analysis.observations import attributed, is_repeat, seed_of
+from analysis.study.compare import arms_of, compare_all
 from tests.analysis.foreign_logs import log_of
 
 
@@ -216,6 +217,27 @@ def test_another_length_matters_if_the_learning_rate_falls_towards_the_end():
     falling = [of_script(kind="pretrain", **one, **{"optimizer.decay": 1.0}) for one in lengths]
     found = loss_contrast(falling[:1], falling[1:], Compared())
     assert found.why == "their schedules end at other steps (train.steps: 200 -> 400)"
+
+
+def test_a_schedule_that_both_record_alike_is_one():
+    a, b = (
+        replace(log, values=log.values | {"learning_rate": np.full(200, rate)})
+        for log, rate in ((of_script(**{"params.epochs": n}), 1e-3) for n in (10, 20))
+    )
+    assert loss_contrast([a], [b], Compared()).mean is not None
+    other = replace(b, values=b.values | {"learning_rate": np.linspace(1e-3, 0, 200)})
+    assert "schedules end" in loss_contrast([a], [other], Compared()).why
+
+
+def test_scores_of_a_script_have_a_row_and_ours_have_none():
+    def scored(**config):
+        runs = [of_script(**config, **{"params.seed": n}) for n in (1, 2, 3)]
+        return [replace(run, evaluations=({"step": 200, "val_acc": 0.8},)) for run in runs]
+
+    for kind, expected in (("command", True), ("pretrain", False)):
+        logs = [*scored(kind=kind), *scored(kind=kind, **{"optimizer.lr": 1, "params.lr": 1})]
+        rows = compare_all(arms_of(logs), by="step", margin=0.01)
+        assert ("val acc" in {row["quantity"] for row in rows}) == expected
 
 
 def test_another_folder_of_data_is_another_data_set_unless_its_name_is_the_same():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate, measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
 from analysis.read.find import read_logs
@@ -91,9 +92,11 @@ def test_logs_that_print_the_throughput_of_all_gpus_are_compared_in_it(tmp_path,
             )
         paths.append(tmp_path / f"run_{gpus}gpu.log")
         paths[-1].write_text("\n".join(lines) + "\n")
-    found = compared(*read_logs([str(path) for path in paths]), None)
+    logs = read_logs([str(path) for path in paths])
+    found = compared(*logs, None)
     assert found["low"] <= 4 / 1.1 <= found["high"]
     assert found["word"] == "different"
+    assert "throughput" in loss_contrast(logs[:1], logs[1:], Compared()).why
 
 
 def test_images_per_second_of_one_gpu_are_not_those_of_the_run(tmp_path):
