@@ -30,7 +30,6 @@ VIEWS = {
         "ablation": "main effects of the study's factors",
         "scaling": "speedup and efficiency by number of ranks",
         "decided": "what the study has settled so far, by intervals that hold at any time",
-        "fid": "quality of samples by arms: FID at infinity and KID",
     },
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
 }
