@@ -24,6 +24,8 @@ from analysis.stats.intervals import Floats
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
 _THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
+# Fewer numbers are read sooner one by one.
+FEWEST_AT_ONCE = 50
 _GLUED = re.compile(r"[A-Za-z_./-]")
 
 
@@ -141,7 +143,9 @@ class Shape:
         if cell.form == "stamp":
             return moments(lines.texts(begin, end))
         is_clock = cell.form in ("clock", "bar clock")
-        if (plain := plain_numbers(lines.signs, begin, end, is_clock=is_clock)) is not None:
+        is_many = len(begin) >= FEWEST_AT_ONCE
+        plain = plain_numbers(lines.signs, begin, end, is_clock=is_clock) if is_many else None
+        if plain is not None:
             values, has_point = plain
             if has_point and not is_clock:
                 self.decimals.add(cell.column)
