@@ -71,7 +71,8 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     is_equal = _are_equal(a.column("loss")[at_a], b.column("loss")[at_b])
     if np.isnan(apart).all():
         return "a copy" if is_equal and a.path != b.path else None
-    pace = float(np.nanmedian(np.diff(time))) if len(time) > 1 else 0.0
+    between = np.diff(time[np.isfinite(time)])
+    pace = float(np.median(between)) if len(between) else 0.0
     in_step = min(IN_STEP * pace, LOCKED_S)
     if a.config is None:
         # Of logs without a config the losses have to agree, too.
