@@ -25,7 +25,7 @@ afterwards
   compare   speed, loss and quality of two runs or arms: one verdict each
   speed     rates and speedups, with intervals
   loss      is the loss the same?
-  cells     one row per cell of a study; --ablation, --scaling, --decided, --fid
+  cells     one row per cell of a study; --ablation, --scaling, --decided
   target    time to a loss, by devices and batch; --critical-batch
   noise     gradient noise scale
   cost      GPU-hours and energy
@@ -45,7 +45,8 @@ renamed() {
   case "$1 ${2-}" in
     'preflight --script' | 'train check-data' | 'finetune check-data') echo check ;;
     preflight\ * | when\ * | 'train forecast') echo plan ;;
-    ablation\ * | scaling\ * | fid\ *) echo "cells --$1" ;;
+    ablation\ * | scaling\ *) echo "cells --$1" ;;
+    fid\ *) echo compare ;;
     decide\ *) echo cells --decided ;;
     time-to-target\ *) echo target ;;
     cbs\ *) echo target --critical-batch ;;

@@ -32,15 +32,6 @@ start_gpu_sampler() { # start_gpu_sampler RANKS
   python -m runs.attempt.gpu_sampler "$ATTEMPT" "$1" "$parent" &
 }
 
-# Keep Slurm's own count of the energy of the ranks' step, on sites that measure the energy of nodes.
-keep_slurm_energy() {
-  local joules
-  [[ ${ENVIRONMENT-} == BATCH ]] || return 0
-  joules=$(timeout 5 sacct -nP -j "$SLURM_JOB_ID.0" -o ConsumedEnergyRaw 2>/dev/null) || return 0
-  # Without a plugin it is 0; a number of 20 digits means unknown.
-  [[ ! $joules =~ ^[1-9][0-9]{0,14}$ ]] || { echo "$joules" >"$ATTEMPT/slurm-energy-j"; } 2>/dev/null || true
-}
-
 # Print `NODE ADDRESS` for each node of the job: a container has no scontrol.
 list_addresses() {
   scontrol show node -o "$SLURM_JOB_NODELIST" |

@@ -77,9 +77,6 @@ code=0
 verdict=$(trap '' INT HUP && python -m runs close "$ATTEMPT" --status "$status") || code=$?
 read -r event next faulty_node <<<"$verdict"
 [[ -z $event ]] || echo "$event: $RUN"
-# A requeue does not wait for it, and may end it.
-keep_slurm_energy &
-energy=$!
 STUDY=${RUN%/cells/*}
 if [[ $next == settle && $STUDY != "$RUN" ]] && grep -qsx 'stop: decided' "$STUDY/study.yaml"; then
   # Exit code 1 says that something is undecided.
@@ -100,5 +97,4 @@ if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
   echo "this site does not requeue; to continue: sbatch [the same flags] $0 $RUN" >&2
   exit 1
 fi
-wait "$energy" || true
 exit "$code"

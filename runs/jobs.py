@@ -50,9 +50,6 @@ def started_job(run: RunFolder) -> str | None:
 
 
 def job_of_attempt(entry: AttemptEntry) -> str | None:
-    """Return the job in an attempt's entry of the manifest; earlier versions had arrays: `7_3`."""
-    slurm = entry.get("slurm", {})
-    if "array_job" in slurm and "array_task" in slurm:
-        return f"{slurm['array_job']}_{slurm['array_task']}"
-    job = slurm.get("job")
+    """Return the job in an attempt's entry of the manifest."""
+    job = entry.get("slurm", {}).get("job")
     return None if job is None else str(job)

@@ -37,8 +37,6 @@ def job_facts() -> dict[str, Any]:
     """Return the facts about this job that a manifest may hold; empty outside Slurm."""
     facts = {
         "job": _number("SLURM_JOB_ID"),
-        "array_job": _number("SLURM_ARRAY_JOB_ID"),
-        "array_task": _number("SLURM_ARRAY_TASK_ID"),
         "restarts": _number("SLURM_RESTART_COUNT"),
         "partition": os.environ.get("SLURM_JOB_PARTITION"),
         "cluster": os.environ.get("SLURM_CLUSTER_NAME"),

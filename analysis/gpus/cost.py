@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from analysis.gpus.energy import energy, slurm_kwh
+from analysis.gpus.energy import energy
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement, ranks
 from analysis.read.run_log import RunLog
@@ -38,5 +38,4 @@ def cost_row(log: RunLog) -> dict[str, Any]:
         "energy_kwh": spent.kwh if spent else None,
         "energy_by": spent.measured_by if spent else None,
         "energy_share": min(1.0, spent.covered_s / gpu_s) if spent and gpu_s > 0 else None,
-        "slurm_kwh": slurm_kwh(log),
     }

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from analysis.read.run_log import RunLog, kept_with_log
-from configs.files import read_text
 from runs.folder import RunFolder
 from runs.gpu_log import read_gpu_logs
 
@@ -43,13 +42,3 @@ def energy(log: RunLog) -> Energy | None:
         return None
     measured_by = f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}"
     return Energy(kwh=joules / JOULES_PER_KWH, measured_by=measured_by, covered_s=covered_s)
-
-
-def slurm_kwh(log: RunLog) -> float | None:
-    """Return the energy of whole nodes as Slurm counted it; None unless for every attempt."""
-    run = RunFolder(log.path)
-    try:
-        files = [run.attempt(number) / "slurm-energy-j" for number in run.attempts()]
-        return sum(float(read_text(file)) for file in files) / JOULES_PER_KWH or None
-    except (OSError, ValueError):
-        return None

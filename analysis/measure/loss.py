@@ -52,8 +52,11 @@ SEED_SCATTER = 0.02
 MOST_LEFT_OUT = 0.05
 # So many losses in a row that are not finite are more than steps that a scaler skips.
 FEWEST_LOST = 3
+# The distance of samples without its bias, and the margin of equivalent ones.
+FID = "fid_inf"
+FID_MARGIN = 0.02
 # Quantities that people know by another name.
-NAMES = {"fid_inf": "FID"}
+NAMES = {FID: "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.

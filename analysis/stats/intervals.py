@@ -53,15 +53,6 @@ def decimal_grid(readings: Floats) -> float | None:
     return None
 
 
-def blocks_mean(values: Floats) -> Estimate:
-    """Return the mean of `[runs, blocks]`, with Student's interval from the scatter of blocks."""
-    runs, blocks = values.shape
-    error = math.sqrt(float(values.var(axis=1, ddof=1).sum()) / blocks) / runs
-    mean = float(values.mean())
-    half = float(stdtrit(runs * (blocks - 1), 0.975)) * error
-    return Estimate(value=mean, low=mean - half, high=mean + half)
-
-
 def mean_band(values: Floats) -> Floats:
     """Return low end, mean and high end [3, n] of the means over runs of `[runs, n]` values."""
     runs = len(values)

@@ -1,4 +1,4 @@
-"""The mean of a noisy, autocorrelated series with its error, over whole periods if it has one."""
+"""The mean of a noisy, autocorrelated series with its error."""
 
 import math
 from collections.abc import Sequence
@@ -23,8 +23,6 @@ UNSURE = 0.5
 CERTAIN = 1e6
 # An error that is a larger share of its mean counts as this one for the logarithm.
 LARGEST_SHARE = 0.99
-# How alike a periodic series is after a period (as an autocorrelation), and its shortest period.
-PERIODIC, SHORTEST_PERIOD = 0.85, 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,53 +172,9 @@ def mean_of(series: Floats) -> Mean:
     mean = float(series.mean())
     if len(series) < MIN_VALUES:
         return Mean(value=mean)
-    if period := period_of(series):
-        return _mean_of_cycles(series, period)
     variance, effective = independent(series - mean)
     error = math.sqrt(variance / effective)
     return Mean(value=mean, error=error, freedom=max(effective - 1, 1.0))
-
-
-def period_of(series: Floats) -> int | None:
-    """Return the period of a series that repeats itself, as by a save at each tenth record.
-
-    It has to be as alike after a period as `PERIODIC` says, and unlike after half of one, so that a
-    slow change is no period.
-    """
-    n, centred = len(series), series - series.mean()
-    power = np.abs(np.fft.rfft(centred, 1 << (2 * n - 1).bit_length())) ** 2
-    covariance = np.fft.irfft(power)[:n] / (n - np.arange(n))
-    if covariance[0] <= 0 or n < 3 * SHORTEST_PERIOD:
-        return None
-    alike = covariance / covariance[0]
-    lags = np.arange(SHORTEST_PERIOD, n // 3 + 1)
-    found = lags[alike[lags] > PERIODIC]
-    if not len(found):
-        return None
-    # The first such lag climbs to the peak.
-    period = int(found[0])
-    while period < n // 3 and alike[period + 1] > alike[period]:
-        period += 1
-    return period if alike[period // 2] < 1 - PERIODIC else None
-
-
-def _mean_of_cycles(series: Floats, period: int) -> Mean:
-    """Return the mean over whole periods, with an error from the scatter about the period.
-
-    Where a series begins and ends within a period adds to its error, as a uniform deviation does.
-    """
-    cycle, noise = _cycle_and_noise(series, period)
-    freedom = len(series) - period
-    error = math.sqrt(float(noise @ noise) / freedom / independent(noise)[1])
-    edge = float(np.ptp(np.cumsum(cycle - cycle.mean()))) / len(series) / math.sqrt(12)
-    return Mean(value=float(cycle.mean()), error=math.hypot(error, edge), freedom=float(freedom))
-
-
-def _cycle_and_noise(series: Floats, period: int) -> tuple[Floats, Floats]:
-    """Return the mean at each place of the period, and the series [n] about that."""
-    phase = np.arange(len(series)) % period
-    cycle = np.array([series[phase == place].mean() for place in range(period)])
-    return cycle, series - cycle[phase]
 
 
 def trend(series: Floats, *, terms: int) -> Floats:
@@ -228,16 +182,3 @@ def trend(series: Floats, *, terms: int) -> Floats:
     t = np.arange(1, len(series) + 1) / len(series)
     basis = np.stack([np.ones(len(series)), t, t**2, np.log(t)][:terms], axis=1)
     return np.asarray(basis @ np.linalg.lstsq(basis, series, rcond=None)[0])
-
-
-def without_period(series: Floats) -> tuple[float, Floats]:
-    """Return the mean over whole periods, and the series [n] without what comes each period.
-
-    What is left is scaled up for the values of the period that were fitted to it.
-    """
-    period = period_of(series)
-    if period is None:
-        return float(series.mean()), series
-    cycle, noise = _cycle_and_noise(series, period)
-    n, mean = len(series), float(cycle.mean())
-    return mean, mean + noise * math.sqrt(n / (n - period))

@@ -13,7 +13,6 @@ from analysis.stats.mean import (
     lag_one_time,
     mean_of,
     weighted,
-    without_period,
 )
 
 # Warm-up: a segment shorter than MIN_SEGMENT has none, a step needs MIN_STRENGTH deviations, and
@@ -149,9 +148,10 @@ def ratio_of_means(above: Floats, below: Floats, *, weights: Floats) -> Mean:
     Each pair of values counts by its weight [n].
     Its error is the error of the mean of above/mean(above) - below/mean(below), in which what both
     share cancels, such as a pause at the same step. A lasting change of this difference is what
-    these two series did, not noise. The mean of a periodic series is over whole periods.
+    these two series did, not noise.
     """
-    (a, above), (b, below) = (without_period(weighted(one, weights)) for one in (above, below))
+    above, below = weighted(above, weights), weighted(below, weights)
+    a, b = float(above.mean()), float(below.mean())
     gap = above / a - below / b
     if (change := lasting_change(gap)) is not None:
         sides = gap[: change.index], gap[change.index :]

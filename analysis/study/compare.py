@@ -4,10 +4,8 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Literal
 
 from analysis.measure.differences import seeds_of
-from analysis.measure.loss import Compared, loss_contrast, loss_scatter
+from analysis.measure.loss import FID, FID_MARGIN, Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses, sense_of
-from analysis.measure.quality import FID
-from analysis.measure.quality import MARGIN as FID_MARGIN
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows

@@ -62,7 +62,7 @@ def fid(
         observed = float(np.log(ratio) + logs[1].mean() - logs[0].mean())
         variance = sum((s**2 + 0.01**2) / k for k, s in zip(counts, scatter, strict=True))
         truth = compared(ratio, observed=observed, sd=variance**0.5)
-        argv = ["cells", "--fid", *map(str, paths.values())]
+        argv = ["compare", *map(str, paths.values())]
         return Case(argv=argv, truths={"": truth})
 
     return Scenario(topic="quality of samples", name=name, kind="fid", make=make, draws=100)

@@ -190,7 +190,7 @@ READERS: Mapping[str, Callable[[Any], Iterator[Judgement]]] = {
     "cells loss": _against_first("loss_"),
     "decided rate": _every(quantity="rate"),
     "decided loss": _every(quantity="loss"),
-    "fid": _against_first(),
+    "fid": _every(quantity="FID"),
     "target": _against_first(),
     "effects": _every(),
     "critical batch": _figure("b_crit"),

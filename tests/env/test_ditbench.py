@@ -112,7 +112,7 @@ def test_every_command_is_reached(one: Path) -> None:
         ("schema", "show pretrain"),
         ("ablation x", "cells --ablation"), ("analysis decide x", "cells --decided"),
         ("time-to-target x", "target"), ("cbs x", "target --critical-batch"), ("gns x", "noise"),
-        ("analysis site x", "report"),
+        ("analysis site x", "report"), ("fid x", "compare"),
         ("figure loss x", "loss --plot"),
     ],
 )  # fmt: skip

@@ -112,24 +112,3 @@ def test_nodes_know_their_own_address_and_that_of_another_one() -> None:
             check=True,
         )  # fmt: skip
         assert done.stdout == f"{addresses}\n{own}\n{other}\n"
-
-
-@pytest.mark.parametrize(
-    ("printed", "kept"),
-    [("360000", "360000\n"), ("0", None), ("", None), ("18446744073709551614", None)],
-)
-def test_slurms_count_of_energy_is_kept_if_there_is_one(
-    printed: str, kept: str | None, tmp_path: Path
-) -> None:
-    attempt = tmp_path / "attempts" / "002"
-    attempt.mkdir(parents=True)
-    (tmp_path / "sacct").write_text(f"#!/bin/sh\n[ $3 = 7.0 ] && echo '{printed}'\n")
-    (tmp_path / "sacct").chmod(0o755)
-    job = {"ENVIRONMENT": "BATCH", "KIND": "pretrain", "SLURM_JOB_ID": "7"}
-    settings("keep_slurm_energy", tmp_path, **job, PATH=f"{tmp_path}:/usr/bin:/bin")
-    found = attempt / "slurm-energy-j"
-    assert (found.read_text() if found.exists() else None) == kept
-    settings("rm -f $ATTEMPT/slurm-*; KIND=command keep_slurm_energy", tmp_path, **job)
-    assert not found.exists()
-    # A folder that cannot be written to fails nothing.
-    settings("rmdir $ATTEMPT; keep_slurm_energy", tmp_path, **job, PATH=f"{tmp_path}:/usr/bin:/bin")

@@ -59,7 +59,6 @@ def test_energy_is_the_increase_of_the_counters_of_all_gpus(cost):
     assert row["energy_kwh"] == pytest.approx(KWH, rel=0.01)
     assert row["energy_by"] == "NVML counter"
     assert row["energy_share"] == pytest.approx(1, abs=0.02)
-    assert "slurm_kwh" not in row
     assert "cover" not in err
 
 
@@ -106,14 +105,3 @@ def test_readings_that_end_early_are_named(tmp_path, capsys):
 def test_without_readings_there_is_no_energy(cost):
     found, _ = cost(a=SyntheticRun())
     assert not [name for name in found["a"] if "kwh" in name or "energy" in name]
-
-
-def test_slurms_own_count_stands_beside_if_every_attempt_has_it(tmp_path, capsys):
-    run = generate_run(tmp_path / "a", replace(POWERED, resume_at=100))
-    for number, joules in ((1, "1800000\n"), (2, "3600000\n")):
-        (row,), _ = rows_of(run, capsys=capsys)
-        assert "slurm_kwh" not in row
-        (run / "attempts" / f"{number:03d}" / "slurm-energy-j").write_text(joules)
-    (row,), _ = rows_of(run, capsys=capsys)
-    assert row["slurm_kwh"] == pytest.approx(1.5)
-    assert row["energy_kwh"] < 1
