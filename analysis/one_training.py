@@ -61,7 +61,7 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     # One that resumes from an earlier checkpoint repeats steps, and a repeat begins at the first.
     goes_back = gap <= 0 and last.step[0] > NEXT * interval and began >= ended
     is_next = (0 < gap <= NEXT * interval and not began < ended) or goes_back
-    if is_next and a.config is not None:
+    if is_next:
         return "a segment of the training"
     _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
     if 2 * len(at_a) < min(len(a), len(b)):
