@@ -53,7 +53,7 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
             ranked.append((55, key))
         elif column == "step":
             ranked.append((preference(one.name), key))
-        elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch"):
+        elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch_number"):
             if total or distinct(kind.rows[key]) > 1:
                 ranked.append((50, key))
         elif total and words in ("", "iters", "i"):
@@ -77,7 +77,8 @@ def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[str, str]:
     counts = [
         key for key in counts_of(kind)
         if not np.isnan(kind.rows[key]).any()
-        and columns[key] in ("", "step", "batch", key_of(kind.fields[key].name).replace(" ", "_"))
+        and columns[key]
+        in ("", "step", "batch_number", key_of(kind.fields[key].name).replace(" ", "_"))
     ][:MOST_COUNTS]  # fmt: skip
     found = {
         inner: outer
