@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.read.assemble import Placed, main_group, one_rank
-from analysis.read.columns import Rows, filled, join
+from analysis.read.columns import Rows, distinct, filled, join
 from analysis.read.epochs import on_axis
 from analysis.read.text.candidates import Candidate
 from analysis.read.text.fields import PAUSE
@@ -31,14 +31,19 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         rows = Rows(
             {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
         )
-    are_two = False
+    doubts: dict[str, str] = {}
     if candidate.is_bar:
-        are_two = _are_two_bars(rows)
+        if _are_two_bars(rows):
+            doubts["loss"] = "may be of two processes that draw at once: each step has two losses"
         # A bar that went past its own total has the last known one.
         drawn = rows.replace(of=np.nan_to_num(filled(rows["of"])))
         rows = main_group(drawn)
         if _goes_on(drawn, rows):
-            remarks = [*remarks, "bars of other steps follow: they may be another training"]
+            follow = "bars of other steps follow: they may be another run"
+            if candidate.kind.head != "bar ":
+                doubts |= dict.fromkeys(("step", "loss"), follow)
+            else:
+                remarks = [*remarks, follow]
         rows = last_drawings(rows)
     found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
     if found is None:
@@ -47,8 +52,7 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if not candidate.has_loss:
         for side in candidate.sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
-    if are_two:
-        uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
+    uncertain |= doubts
     beside = [(one, _with_epochs(one.rows, epochs)) for one in candidate.sides]
     rows = _with_sides(rows, beside)
     if candidate.is_bar and "loss" in rows:
@@ -124,7 +128,7 @@ def _are_two_bars(rows: Rows) -> bool:
     again = np.flatnonzero((np.diff(step) == 0) & (np.abs(np.diff(loss)) > 0))
     again = again[again > 0]
     is_old = loss[again] == loss[again - 1]
-    return bool(2 * len(again) > len(np.unique(step)) and is_old.mean() < 0.5)
+    return bool(2 * len(again) > distinct(step) and is_old.mean() < 0.5)
 
 
 def last_drawings(rows: Rows) -> Rows:
@@ -152,7 +156,7 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
         place = np.searchsorted(rows["place"], other["place"]) - 1
-        is_apart = len(np.unique(place)) < LEAST_APART * len(place)
+        is_apart = distinct(place) < LEAST_APART * len(place)
         if "bar_s" in rows and is_apart and not side.has_evaluation:
             # Written apart from the bars, as the two streams of a program are: if they
             # name shares of epochs, the last loss is of the end of a bar that has ended.

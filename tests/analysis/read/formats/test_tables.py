@@ -70,22 +70,12 @@ def test_a_table_without_a_count_is_read_by_its_loss(tmp_path):
     [
         ('{"train_loss": [3, 2, 1], "val_loss": [4, 3, null], "best": 2}', "unit", 3),
         ('{"history": {"epochs": [5, 6, 7], "loss": [3, 2, 1], "lr": [1, 2]}}', "epoch", 7),
-        ("INFO done: {'val_loss': [4, 3, nan], 'loss': [3, 2, 1]}", "unit", 3),
     ],
 )
 def test_lists_of_numbers_are_records(text, axis, last, tmp_path):
     (tmp_path / "history.json").write_text(text)
     [log] = read_logs([str(tmp_path)])
     assert (log.axis, log.step[-1], log.last("loss")) == (axis, last, 1)
-
-
-def test_evaluations_beside_the_records_are_theirs(tmp_path):
-    text = (
-        '{"train": [{"loss": 3}, {"loss": 2}, {"loss": 1}], "val": [{"loss": 5}, {}, {"loss": 4}]}'
-    )
-    (tmp_path / "history.json").write_text(text)
-    [log] = read_logs([str(tmp_path)])
-    assert (log.last("loss"), log.evaluations[-1]["val/loss"]) == (1, 4)
 
 
 def test_an_evaluation_without_a_step_is_at_the_record_before_it(tmp_path):
@@ -97,12 +87,6 @@ def test_an_evaluation_without_a_step_is_at_the_record_before_it(tmp_path):
         20,
         0.4,
     )
-
-
-def test_the_last_of_fewer_evaluations_is_of_the_last_record(tmp_path):
-    (tmp_path / "history.json").write_text('{"loss": [4, 3, 2, 1], "val_loss": [5, 2.5]}')
-    [log] = read_logs([str(tmp_path)])
-    assert log.evaluations == ({"val_loss (the last)": 2.5, "step": 4, "line": 4},)
 
 
 def test_tables_that_web_pages_export_are_read_by_run_and_by_tag(tmp_path):
