@@ -9,7 +9,7 @@ from configs.errors import ConfigError, Unreadable
 from configs.terminal import guarded
 from runs.lookup import look_up
 
-# The command and its help; analysis/commands/ or files/ in it holds a module for each.
+# The command and its help; analysis/commands/ holds a module for each.
 COMMANDS = {
     "runs": "one row per run: state, step, loss, rate, ranks, attempts, where it ran",
     "compare": "speed, loss and quality against the first run or arm, one verdict each",
@@ -26,9 +26,6 @@ COMMANDS = {
 }
 # Other views of what a command reads, each with a module and options of its own.
 VIEWS = {
-    "runs": {
-        "formats": "how the logs under a path are read",
-    },
     "cells": {
         "ablation": "main effects of the study's factors",
         "scaling": "speedup and efficiency by number of ranks",
@@ -36,7 +33,6 @@ VIEWS = {
     },
     "target": {"critical-batch": "the critical batch size, from runs of several batches"},
 }
-_IN_FILES = ("archive", "export", "formats")
 EXAMPLES = """examples:
   ditbench runs logs
   ditbench speed logs/one-rank logs/two-ranks
@@ -97,8 +93,7 @@ def _add_options(command: argparse.ArgumentParser, name: str, arguments: list[st
     chosen = next((view for view in views if f"--{view}" in arguments), name)
     for view, text in views.items():
         command.add_argument(f"--{view}", action="store_true", help=f"instead: {text}")
-    folder = "files." if chosen in _IN_FILES else ""
-    module = importlib.import_module(f"analysis.commands.{folder}{chosen.replace('-', '_')}")
+    module = importlib.import_module(f"analysis.commands.{chosen.replace('-', '_')}")
     command.epilog = f"example:\n  {module.EXAMPLE}"
     if hasattr(module, "options"):
         module.options(command)

@@ -12,8 +12,6 @@ EPOCH_TIMES = 1e8
 # Shares of rising times from which they are a clock: of any time, and of one that is called so.
 RISES, CALLED_RISES = 0.85, 0.7
 AGREE = 0.15
-# Units of a time that names none, in seconds, and by what factor another clock may differ.
-UNITS, ALIKE = (1e-6, 1e-3, 1.0, 60.0, 3600.0), 3.0
 
 
 def timed(
@@ -23,8 +21,7 @@ def timed(
 
     A time passed since the start only if it rises, whatever it is called. Any other is that of a
     step if every step is printed, of an epoch if the axis counts these, or if time stamps say so;
-    otherwise it has two readings. The times `without_unit` are in the unit in which they agree with
-    another clock of the log; their unit is uncertain if there is none.
+    otherwise it has two readings. The times `without_unit` may be in another unit than seconds.
     """
     columns = {
         name: np.where(np.isinf(column), np.nan, column)
@@ -32,8 +29,7 @@ def timed(
         else column
         for name, column in rows.columns.items()
     }
-    # A time of day is one since 1970, in the unit that gives a date of today.
-    bare = set(without_unit) - {"time"}
+    bare = set(without_unit)
 
     def rename(name: str, new: str) -> None:
         """Rename a column, or drop it if the log has one of the new name."""
@@ -73,12 +69,7 @@ def timed(
         name, uncertain = _reading(Rows(columns), axis)
         rename("duration_s", name)
     for name, what in (("step_s", "printed"), ("elapsed_s", "time")):
-        if name not in bare or name not in columns:
-            continue
-        unit = _unit(Rows(columns), name, axis, bare)
-        if unit is not None:
-            columns[name] = columns[name] * unit
-        elif what == "printed" or "time" not in columns:
+        if name in bare and name in columns and (what == "printed" or "time" not in columns):
             uncertain[what] = (
                 "a printed time has no unit: seconds are assumed; --columns "
                 f"{name}=NAME, or a group {name} or {name[:-2]}_ms of --pattern, says which it is"
@@ -114,27 +105,6 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         "step_s, interval_s or elapsed_s in --columns or as a group of --pattern says which"
     )
     return "printed_s", {"time": doubt}
-
-
-def _unit(rows: Rows, name: str, axis: str, bare: set[str]) -> float | None:
-    """Return the unit in seconds in which a time agrees with another clock, None without one."""
-    own = rows[name] if name == "step_s" else _per_step(rows, name)
-    others = [
-        _per_step(rows, other)
-        for other in ("time", "bar_s", "train_s", "elapsed_s")
-        if other != name and other not in bare
-    ]
-    if name != "step_s" and "step_s" not in bare:
-        others.append(rows["step_s"])
-    if axis == "step":
-        others.append(1 / np.where(rows["steps_per_s"] > 0, rows["steps_per_s"], np.nan))
-    for other in others:
-        kept = (own > 0) & (other > 0)
-        if kept.any():
-            ratio = float(np.median(own[kept] / other[kept]))
-            unit = min(UNITS, key=lambda unit: abs(np.log(ratio * unit)))
-            return unit if abs(np.log(ratio * unit)) < np.log(ALIKE) else None
-    return None
 
 
 def _per_step(rows: Rows, name: str) -> Floats:

@@ -78,6 +78,12 @@ def join(parts: Sequence[Rows]) -> Rows:
     return Rows({name: np.concatenate([part[name] for part in parts]) for name in names})
 
 
+def distinct(values: Floats | NDArray[np.int64]) -> int:
+    """Return the number of different values, of which NaN is one; `np.unique` takes much longer."""
+    known = np.sort(values[~np.isnan(values)])
+    return int((known[1:] != known[:-1]).sum()) + (len(known) > 0) + (len(known) < len(values))
+
+
 class Cells:
     """Values by foreign name and row, for rows that do not all have the same names."""
 

@@ -1,13 +1,12 @@
 """Read files of other trainers, by what they contain and not by how they are named."""
 
 import re
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from analysis.read.formats.csv_file import delimiter_of, read_csv
-from analysis.read.formats.json_file import read_history, read_json
+from analysis.read.formats.json_file import read_json
 from analysis.read.formats.mlperf import is_mlperf, read_mlperf
 from analysis.read.formats.tensorboard import looks_like_events, read_events
 from analysis.read.options import ReadOptions, options_for
@@ -34,10 +33,10 @@ def read_file(path: Path, *, name: str) -> list[RunLog]:
 
 @contextmanager
 def named(path: Path) -> Iterator[None]:
-    """Name the file whose bytes cannot be read: no permission, a damaged gzip."""
+    """Name the file whose bytes cannot be read, for one without a permission."""
     try:
         yield
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise Unreadable(f"{path}: cannot be read ({error})") from None
 
 
@@ -60,8 +59,7 @@ def _read(path: Path, start: bytes, options: ReadOptions, *, name: str) -> list[
             return read_csv(path, name=name, delimiter=delimiter, columns=options.columns)
     if is_mlperf(path):
         return read_mlperf(path, name=name)
-    logs = read_text(path, name=name, pattern=options.pattern)
-    return logs or ([] if options.pattern else read_history(path, name=name))
+    return read_text(path, name=name, pattern=options.pattern)
 
 
 def is_binary(start: bytes) -> bool:
@@ -86,6 +84,8 @@ def what_is(path: Path) -> str:
         return "an empty file"
     if start.startswith(b"version https://git-lfs"):
         return "a git-LFS pointer: the file itself is not here; run `git lfs pull`"
+    if start.startswith(b"\x1f\x8b"):
+        return "a gzip file: unpack it with `gunzip`"
     if looks_like_events(start):
         return "TensorBoard events without a scalar"
     if start.startswith(WANDB):

@@ -9,7 +9,6 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.gpus.cost import cost_row
-from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate
 from analysis.measure.speed import Arm, speed_contrast
 from analysis.measure.time_breakdown import time_breakdown
@@ -102,19 +101,6 @@ def test_an_attempt_that_never_started_hides_no_lost_work(tmp_path: Path, log: R
     assert whole.seconds["lost"] > 10
 
 
-def test_gpu_hours_count_the_ranks_of_each_attempt(tmp_path: Path, log: RunLog) -> None:
-    one = cost_row(log)["gpu_hours"]
-    eight = cost_row(
-        renumbered(
-            generate_run(tmp_path / "b", SyntheticRun(resume_at=150)),
-        )
-    )
-    assert eight["gpu_hours"] == pytest.approx(one)
-    truth = SyntheticRun(resume_at=100)
-    moved = cost_row(renumbered(generate_run(tmp_path / "c", truth), ranks=8))["gpu_hours"]
-    assert moved == pytest.approx(4.5 * one, rel=0.1)
-
-
 def test_a_run_without_a_gpu_costs_no_gpu_hours(tmp_path: Path) -> None:
     folder = generate_run(tmp_path / "b", SyntheticRun(gpu=None))  # type: ignore[arg-type]
     row = cost_row(read_ours(RunFolder(folder)))
@@ -140,20 +126,6 @@ def test_other_uncommitted_changes_are_other_code(tmp_path: Path) -> None:
         logs.append(read_ours(RunFolder(folder)))
     assert "code" in attributed(logs[:1], logs[1:], of="clock")
     assert not is_repeat(*logs)
-
-
-def test_a_repeat_that_failed_early_does_not_cut_the_range_of_all(tmp_path: Path) -> None:
-    logs = [
-        read_ours(RunFolder(generate_run(tmp_path / str(seed), SyntheticRun(seed=seed))))
-        for seed in range(6)
-    ]
-    failed = tmp_path / "failed"
-    generate_run(failed, SyntheticRun(seed=7))
-    lines = (failed / "metrics.jsonl").read_text().splitlines()
-    end = json.loads(lines[20]) | {"event": "failed", "reason": "oom"}
-    (failed / "metrics.jsonl").write_text("\n".join([*lines[:20], json.dumps(end)]) + "\n")
-    found = loss_contrast([*logs[:3], read_ours(RunFolder(failed))], logs[3:], Compared())
-    assert found.remarks == ("without failed, which has 180 of 2000 steps",)
 
 
 def test_nodes_of_two_clusters_that_have_one_name_are_two() -> None:

@@ -1,24 +1,18 @@
 """`python -m benchmarks.gpu`: every piece runs, and none takes another with it."""
 
-import json
 import shlex
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import power, wheels
+from benchmarks.gpu import wheels
 from benchmarks.gpu.__main__ import main
 from benchmarks.gpu.page import PARTS
 from benchmarks.gpu.pieces import Piece, read_plan, run_pieces
 from benchmarks.gpu.results import passed_tests, read_results, unfinished
-from benchmarks.gpu.trainer import BASE, columns, predicted_gb, steady_rate
-from configs.load import expect, load
-from configs.schema import Pretrain
-from train.model.build import network_macs
-from train.model.flops import training_flops
+from benchmarks.gpu.trainer import BASE, columns
+from configs.load import load
 
 PLANS = [Path("benchmarks/gpu") / name for name in ("plan.toml", "tiny.toml")]
 
@@ -105,21 +99,6 @@ def test_a_piece_that_the_end_of_the_command_cuts_keeps_its_figures_and_is_left(
     assert unfinished(plan, lines) == plan
 
 
-def test_a_piece_has_the_environment_of_a_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    plan = a_plan(tmp_path, '"gemm/variables" = [1, "variables"]')
-    first, _ = run_pieces(plan, ends=time.time() + 60, logs=tmp_path / "logs", passed=[])
-    found = first["result"]
-    assert found["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
-    kernels = tmp_path / "cache" / "ditbench" / "kernels"
-    assert found["TRITON_CACHE_DIR"] == str(kernels / "triton")
-    assert kernels.stat().st_mode & 0o777 == 0o700
-
-
 def test_tests_are_reported_one_by_one_and_run_until_they_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,74 +135,10 @@ def test_every_piece_of_a_plan_can_be_run(plan: Path) -> None:
             assert Path(rest[-1]).exists()
 
 
-def test_the_most_telling_pieces_fit_the_first_command() -> None:
-    plan = read_plan(PLANS[0])
-    first = [piece.name for piece in plan[: [p.part for p in plan].index("tests")]]
-    assert first == ["machine/facts", "machine/ceilings", "attention/backends", "gemm/block",
-                     "trainer/xl-compiled", "trainer/xl-eager", "trainer/s-compiled",
-                     "profile/xl-compiled"]  # fmt: skip
-
-
-def test_kernels_are_measured_without_any_package_but_torch() -> None:
-    code = (
-        "import sys, benchmarks.gpu.__main__, benchmarks.gpu.kernels\n"
-        "print(sorted({'pydantic', 'yaml', 'scipy', 'PIL'} & sys.modules.keys()))"
-    )
-    said = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert said.strip() == "[]"
-
-
 def test_the_wheels_have_the_versions_of_the_environment() -> None:
     names = (*wheels.TRAINER, *wheels.BARE, *wheels.OPTIONAL)
     assert all("==" in one for one in wheels.pinned(names))
     assert len(wheels.pinned(names)) == len(names)
-
-
-@pytest.mark.filterwarnings("ignore")  # the compiler warns
-def test_the_work_of_an_image_is_that_of_the_network() -> None:
-    keys = "model.width=1152 model.depth=28 model.heads=16 model.patch=2 data.size=32"
-    config = expect(
-        load(BASE, [*keys.split(), "data.channels=4", "train.micro_batch=auto"]),
-        Pretrain,
-        source=BASE,
-    )
-    macs = network_macs(config)
-    tflop = (training_flops(macs) - 6 * macs["attention"]) / 1e12
-    assert tflop == pytest.approx(0.686, abs=0.0005)
-    # Its backward pass has five products for two forward.
-    assert 7 * macs["attention"] / 1e12 == pytest.approx(0.0296, abs=5e-5)
-    less, more = (predicted_gb(config, micro_batch=size) for size in (8, 32))
-    assert 5 < less < more
-
-
-def test_a_rate_is_the_median_over_the_records() -> None:
-    train_s = [0.0, 1.0, 2.0, 3.0, 8.0, 9.0]
-    steps = [{"step": 2 * n, "train_s": s, "data_s": s / 10, "host_bound": 0.5}
-             for n, s in enumerate(train_s)]  # fmt: skip
-    found = steady_rate(steps, images=256)
-    assert (found["images_per_s"], found["host_bound"]) == (512, 0.5)
-    assert found["data_share"] == pytest.approx(0.1)
-
-
-def test_power_and_clocks_are_the_means_of_the_time_that_is_watched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    gpu = {"Name": "NVIDIA H100", "UUID": "GPU-0", "PowerUsage": 650_000, "SM": [1410, 1430],
-           "MEM": 2619, "ClocksEventReasons": 4, "TemperatureV": 61}  # fmt: skip
-    (tmp_path / "gpus.json").write_text(json.dumps([gpu]))
-    monkeypatch.setenv("STAND_IN_GPUS", str(tmp_path / "gpus.json"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.syspath_prepend(Path("tests/stand_in").resolve())
-    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
-    monkeypatch.setattr(power, "READING_S", 0.01)
-    power._gpu.cache_clear()
-    with power.PowerWatch() as watch:
-        time.sleep(0.2)
-    power._gpu.cache_clear()
-    monkeypatch.delitem(sys.modules, "pynvml")
-    assert watch.row["power_w"] == 650
-    assert 1410 <= watch.row["sm_mhz"] <= 1430
-    assert watch.row["throttled_power"] == 1
 
 
 @pytest.mark.parametrize(

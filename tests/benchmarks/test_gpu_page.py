@@ -1,14 +1,12 @@
 """The page and the advice from the results of `python -m benchmarks.gpu`."""
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.gpu.page import page
-from benchmarks.gpu.results import newest, read_results
+from benchmarks.gpu.results import newest
 
 Line = dict[str, Any]
 MEASURED = {"gemm": 1.2, "attention": 0.12, "elementwise": 0.9, "optimizer": 0.05, "other": 0.01,
@@ -78,11 +76,6 @@ def test_the_page_shows_what_was_measured_beside_what_was_expected() -> None:
     assert section(text, "Against diffusers").endswith("Nothing.\n")
 
 
-def test_a_gpu_of_which_nothing_is_expected_gets_a_page() -> None:
-    lines = [one | {"device": "NVIDIA A100-PCIE-40GB"} for one in results()]
-    assert "| gemm | 1.106 | 1.2 |" in section(page(lines, name="x"), "Where a step goes")
-
-
 def test_the_newest_figure_counts_and_a_skip_replaces_none() -> None:
     first, second = (line("peer", "x", "a", time=t, result={"median": t}) for t in (1.0, 2.0))
     skipped = line("peer", "x", "a", time=3.0, state="skipped", reason="needs scipy")
@@ -91,12 +84,6 @@ def test_the_newest_figure_counts_and_a_skip_replaces_none() -> None:
     assert newest([first, second, skipped, failed]) == [failed]
     assert newest([failed, first]) == [first]
     assert newest([skipped]) == [skipped]
-
-
-def test_a_line_that_was_cut_is_left_out(tmp_path: Path) -> None:
-    (tmp_path / "results.jsonl").write_text(json.dumps(results()[0]) + '\n{"part": "ge')
-    assert read_results(tmp_path / "results.jsonl") == results()[:1]
-    assert read_results(tmp_path / "none.jsonl") == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.commands.files.archive import pack
+from analysis.commands.archive import pack
 from configs.yaml12 import dump_yaml
 from runs.folder import ROOT, RunFolder, find_runs
 from runs.study_folder import StudyFolder, StudyRow

@@ -55,13 +55,3 @@ def test_a_warned_fine_tuning_saves_is_requeued_and_goes_on_to_the_bit(tunes: Jo
     tunes.at_step(job, 5)
     tunes.cluster.warn(job)
     expect_identical_continuation(tunes, job)
-
-
-@pytest.mark.long
-def test_a_fine_tuning_that_reaches_its_time_limit_continues_with_identical_losses(
-    tunes: Jobs,
-) -> None:
-    job = tunes.submit(TINY, *overrides(tunes), flags=(*ONE, "--signal=B:USR1@60"))
-    tunes.at_step(job, 5)
-    tunes.cluster.bring_limit_near(job)
-    expect_identical_continuation(tunes, job)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import NODES, Cluster, wait_until
+from tests.slurm.cluster import Cluster, wait_until
 
 # A batch script that exits at a signal, as a training job does, and prints the signal.
 EXITS_AT_SIGNAL = """
@@ -45,10 +45,6 @@ def processes_of(folder: Path) -> list[str]:
         if int(process.name) != os.getpid() and os.fsencode(folder) in words:
             found.append((process / "comm").read_text().strip())
     return found
-
-
-def test_four_nodes_are_idle(cluster: Cluster) -> None:
-    assert cluster.node_states() == dict.fromkeys(NODES, "idle")
 
 
 def test_jobs_run_one_at_a_time_and_a_job_of_more_ranks_than_cores_runs_alone(
@@ -124,27 +120,6 @@ def test_a_lost_node_requeues_the_job_and_its_tasks_linger(
     wait_until(lambda: not is_running(lingering), timeout=5, what="the task to die")
     cluster.restore_node("a100-1")
     assert cluster.node_states()["a100-1"] == "idle"
-
-
-def test_a_second_cluster_in_a_folder_with_a_long_name_and_spaces_leaves_nothing_behind(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    folder = tmp_path / f"a second, {'very ' * 20}long name"
-    second = Cluster.start(folder, lines=["KillWait=30", "PartitionName=debug Nodes=a40-1"])
-    try:
-        job = second.submit("--output=/dev/null", "--wrap=trap '' TERM; setsid sleep 600 & wait")
-        second.wait(job, "RUNNING")
-        assert cluster.squeue(job, "%T") == ""
-        assert second.run("sinfo", "-h", "-p", "debug", "-o", "%N %l").stdout == "a40-1 infinite\n"
-        settings = second.run("scontrol", "show", "config").stdout
-        assert "KillWait                = 30 sec" in settings
-    finally:
-        second.stop()
-    link = Path(second.environment["SLURM_CONF"]).parents[1]
-    assert not folder.exists()
-    assert not link.parent.exists()
-    assert processes_of(link) == []
-    assert cluster.node_states() == dict.fromkeys(NODES, "idle")
 
 
 def test_up_refuses_a_folder_that_holds_something_else(

@@ -5,7 +5,6 @@ batch_scripts/ holds scripts with the habits of public ones, and stand-ins for p
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -216,33 +215,6 @@ def test_without_resume_the_limit_ends_a_script_and_the_end_says_what_to_type(
     assert last["reason"] == "timeout"
     assert "--resume=" in last["message"]
     assert "--resume=" in project.ditbench("why", str(run.path))
-
-
-def test_runs_of_two_values_are_compared(project: Project) -> None:
-    study, jobs = project.submit("dit.sbatch", "--vary", "--lr=0.1,0.5", "--repeats", "3")
-    for job in jobs:
-        project.cluster.wait(job, "COMPLETED", timeout=90)
-    answer = project.cluster.run(
-        sys.executable, "-m", "analysis", "cells", study.path, "--json", cwd=ROOT
-    )
-    rows = json.loads(answer.stdout)["cells"]
-    assert {row["params.lr"] for row in rows} == {"0.1", "0.5"}
-
-
-def test_the_study_that_a_script_becomes_gives_the_same_runs(project: Project) -> None:
-    words = ["dit.sbatch", "--vary", "--lr=0.1,0.5", "--repeats", "2"]
-    project.write("written.yaml", project.ditbench("plan", *words, "--yaml"))
-    found = []
-    for submitted in (words, ["written.yaml"]):
-        study, jobs = project.submit(*submitted)
-        for job in jobs:
-            project.cluster.wait(job, "COMPLETED", timeout=90)
-        cells = sorted(study.path.glob("cells/*"))
-        texts = [run_log(RunFolder(cell)).decode() for cell in cells]
-        losses = [re.findall(r"^step \d+ loss \S+", text, re.MULTILINE) for text in texts]
-        found.append(({cell.name for cell in cells}, losses))
-    assert found[0] == found[1]
-    assert all(found[0][1])
 
 
 def test_a_snapshot_runs_in_a_copy_of_the_repository(project: Project) -> None:

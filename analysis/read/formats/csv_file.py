@@ -7,19 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from analysis.read.formats.structured import (
-    AXES,
-    NO_COLUMNS,
-    QUOTED,
-    START,
-    as_numbers,
-    logs_of,
-)
+from analysis.read.formats.structured import AXES, NO_COLUMNS, as_numbers, logs_of
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
-from analysis.read.text.values import has_decimal_commas, number
+from analysis.read.text.values import number
 from analysis.read.vocabulary import is_loss, meaning
 
 FIELD_LIMIT = 1 << 17
@@ -65,15 +57,9 @@ def _are_names(cells: Sequence[str]) -> bool:
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
     """Return the runs in a table; a header that returns in the middle changes the columns."""
     rows: list[tuple[int, dict[str, float]]] = []
-    head, rounded = list[str](), set[str]()
+    head = list[str]()
     # What TensorBoard downloads.
     tag = re.search(r"-tag-(.+)\.csv$", path.name)
-    with open_bytes(path) as file:
-        start = file.read(START).decode("utf-8", "replace")
-    if delimiter == ",":
-        # Only a number in quotes may have a comma.
-        start = " ".join(QUOTED.findall(start))
-    has_commas = has_decimal_commas(start) or (delimiter == ";" and "." not in start)
     with open_bytes(path) as file:
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
         for line, cells in _cells(text, delimiter):
@@ -83,31 +69,9 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
                     head = [tag[1] if cell == "Value" else cell for cell in head]
                 continue
             named = dict(zip(head, cells, strict=False))
-            rounded.update(name for name, cell in named.items() if "e+" in cell)
-            rows.append((line, as_numbers(named, has_commas=has_commas)))
-    runs = dict.fromkeys(cell.rpartition(" - ")[0] for cell in head if cell.endswith("__MIN"))
-    tables = {run: _of_run(rows, run) for run in runs} or {name: rows}
-    options: Mapping[str, Any] = {"kind": "csv", "columns": columns, "rounded": rounded}
-    return [
-        log for run, own in tables.items() for log in logs_of(own, path=path, name=run, **options)
-    ]
-
-
-def _of_run(
-    rows: Sequence[tuple[int, dict[str, float]]], run: str
-) -> list[tuple[int, dict[str, float]]]:
-    """Return the rows of a run in a table that the web page of wandb exports.
-
-    It has columns `RUN - NAME`, also of the least and the greatest value of each.
-    """
-    found = []
-    for line, named in rows:
-        parts = {name.rpartition(" - "): value for name, value in named.items()}
-        kept = {whose: v for whose, v in parts.items() if not whose[2].endswith(("__MIN", "__MAX"))}
-        own = {metric: value for (of, _, metric), value in kept.items() if of in ("", run)}
-        if any(of == run for of, *_ in kept):
-            found.append((line, own))
-    return found
+            # A comma is one of decimals where another sign stands between cells.
+            rows.append((line, as_numbers(named, has_commas=delimiter != ",")))
+    return logs_of(rows, path=path, name=name, kind="csv", columns=columns)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

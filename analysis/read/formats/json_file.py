@@ -1,25 +1,19 @@
-"""JSON lines, JSON with a list of records or lists of numbers, and dicts of lists in a text."""
+"""JSON lines, and JSON with a list of records or lists of numbers."""
 
-import ast
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Any
 
-from analysis.read.formats.structured import AXES, QUOTED, START, as_numbers, logs_of
+from analysis.read.formats.structured import AXES, as_numbers, logs_of
 from analysis.read.run_log import RunLog
 from analysis.read.text.pieces import open_bytes
-from analysis.read.text.values import has_decimal_commas
 from analysis.read.vocabulary import is_evaluation, is_loss, meaning
 from configs.errors import Unreadable
 
 LARGEST_JSON = 1 << 28
-# What Keras keeps, as Python prints it.
-_HISTORY = re.compile(r"\{['\"][\w /-]{1,60}['\"]: \[[^{}]{1,1000000}\]\}")
-_NAN = re.compile(r"\b(?:nan|inf|NaN|Infinity)\b")
 
 
 def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog] | None:
@@ -35,9 +29,7 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
         if path.suffix == ".jsonl" or is_state:
             raise Unreadable(f"{path}: larger than {LARGEST_JSON >> 20} MiB of JSON")
         return None
-    start = " ".join(QUOTED.findall(text[:START].decode("utf-8", "replace")))
-    has_commas = has_decimal_commas(start)
-    found, kind = list(_json_lines(text, has_commas)), "JSON lines"
+    found, kind = list(_json_lines(text)), "JSON lines"
     if len(found) < 2:
         tree = _json(text)
         if tree is None and not is_state:
@@ -47,8 +39,7 @@ def read_json(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunL
             if tree is None or not isinstance(tree["log_history"], list):
                 raise Unreadable(f"{path}: looks like a trainer_state.json but is damaged")
             records, kind = tree["log_history"], "HF Trainer"
-        flat = (_flat(record, has_commas=has_commas) for record in records)
-        found = list(enumerate(flat, start=1))
+        found = list(enumerate(map(_flat, records), start=1))
     return logs_of(found, path=path, name=name, kind=kind, columns=columns)
 
 
@@ -60,17 +51,17 @@ def _json(text: bytes) -> Any:
         return None
 
 
-def _json_lines(text: bytes, has_commas: bool) -> Iterator[tuple[int, dict[str, float]]]:
+def _json_lines(text: bytes) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield the records of JSON lines; nothing if the first line is not a whole object."""
     for line, part in enumerate(text.split(b"\n"), start=1):
         record = _json(part) if part.strip() else None
         if isinstance(record, dict):
-            yield line, _flat(record, has_commas=has_commas)
+            yield line, _flat(record)
         elif line == 1 and part.strip():
             return
 
 
-def _flat(record: Any, *, has_commas: bool = False) -> dict[str, float]:
+def _flat(record: Any) -> dict[str, float]:
     """Return the numbers of a record; of a nested object its mean, or names joined by `/`."""
     if not isinstance(record, dict):
         return {}
@@ -82,35 +73,24 @@ def _flat(record: Any, *, has_commas: bool = False) -> dict[str, float]:
             named[name] = value["mean"]
         else:
             named |= {f"{name}/{inner}": one for inner, one in value.items()}
-    return as_numbers(named, has_commas=has_commas)
+    return as_numbers(named)
 
 
 def _records(tree: Any) -> list[Any]:
-    """Return the list of records in a JSON tree: itself, or one of its values.
-
-    Lists of evaluations, such as `val` beside `train`, give their values to these records.
-    """
+    """Return the list of records in a JSON tree: itself, or one of its values."""
     if isinstance(tree, list):
         return tree
     lists = [
         (str(name), value) for name, value in (tree.items() if isinstance(tree, dict) else ())
         if isinstance(value, list) and value and all(isinstance(one, dict) for one in value)
     ]  # fmt: skip
-    if not lists:
-        return []
-    name, found = min(lists, key=lambda pair: is_evaluation(pair[0]))
-    for of, rows in lists:
-        if is_evaluation(of) and of != name and len(rows) == len(found):
-            named = [{f"{of}/{key}": one for key, one in row.items()} for row in rows]
-            found = [record | own for record, own in zip(found, named, strict=True)]
-    return found
+    return min(lists, key=lambda pair: is_evaluation(pair[0]), default=("", []))[1]
 
 
 def _records_of_lists(tree: Any) -> list[Any]:
     """Return the records of lists of numbers with one length: `{"loss": [3.1, 2.7], ...}`.
 
-    The lists may be one level deeper, as in `{"history": {"loss": [3.1, 2.7]}}`. Of evaluations
-    that are fewer the last one is of the last record; the log does not say where the others are.
+    The lists may be one level deeper, as in `{"history": {"loss": [3.1, 2.7]}}`.
     """
     trees = [tree, *tree.values()] if isinstance(tree, dict) else []
     for node in trees:
@@ -122,25 +102,5 @@ def _records_of_lists(tree: Any) -> list[Any]:
             lengths = [len(value) for name, value in lists.items() if not is_evaluation(name)]
             (length, _), *_ = Counter(lengths or map(len, lists.values())).most_common(1)
             kept = {name: value for name, value in lists.items() if len(value) == length}
-            found = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
-            for name, values in lists.items():
-                if is_evaluation(name) and 0 < len(values) < length:
-                    found[-1][f"{name} (the last)"] = values[-1]
-            return found
-    return []
-
-
-def read_history(path: Path, *, name: str) -> list[RunLog]:
-    """Return the run in a dict of lists that a program prints at its end, as of Keras."""
-    with open_bytes(path) as file:
-        text = file.read(LARGEST_JSON).decode("utf-8", "replace")
-    for match in _HISTORY.finditer(text):
-        try:
-            records = _records_of_lists(ast.literal_eval(_NAN.sub("None", match[0])))
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            continue
-        if records:
-            line = text.count("\n", 0, match.start()) + 1
-            rows = ((line, as_numbers(record)) for record in records)
-            return logs_of(rows, path=path, name=name, kind="dict of lists")
+            return [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
     return []

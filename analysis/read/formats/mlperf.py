@@ -4,7 +4,7 @@ Four names for how far a run is stand in the entries, `step`, `step_num`, `sampl
 `epoch_num`, and which of them means what differs by key, submitter and benchmark: `step` and
 `epoch_num` of some count samples or tokens, `step` of others epochs, and `samples_count` of a
 `block_start` may be a block's own size. So one axis is chosen for the whole log, from the entries
-on training alone, and it has no name unless a printed throughput or other entries confirm it.
+on training alone, and it has no name unless the samples of other entries confirm it.
 """
 
 import json
@@ -42,8 +42,6 @@ _AXES = {
     "samples_count": "axis_samples",
     "epoch_num": "axis_epoch",
 }
-# A throughput is taken for that of an axis if it differs by less than this factor.
-MARGIN = 1.5
 # An `epoch_num` beyond this counts samples (BERT) or tokens (GPT-3).
 MOST_EPOCHS = 10_000
 # The part of a file that is looked at for an entry.
@@ -193,34 +191,20 @@ def _pauses(rows: Rows) -> Floats:
 def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
     """Return the axis that most training entries have, and what it counts.
 
-    Samples or steps are known by the throughput that the log prints, else by the samples of its
-    other entries. An axis that nothing confirms counts a `unit`.
+    Samples or steps are known by the samples of other entries. An axis that nothing confirms counts
+    a `unit`.
     """
     counts = {axis: int((~np.isnan(training[axis])).sum()) for axis in _AXES.values()}
     best = max(counts, key=lambda axis: counts[axis])
     if best == "axis_samples":
         return best, "sample"
     values = training[best][training[best] < LARGEST_STEP]
-    each = _samples_each(training[best], training)
     samples = np.unique(every["axis_samples"][every["axis_samples"] > 0])
     for axis, size in (("sample", 1.0), ("step", batch or np.nan)):
-        fits = np.isin(samples / size, values).sum() > max(1, len(samples) / 2)
-        if fits if each is None else 1 / MARGIN < each / size < MARGIN:
+        if np.isin(samples / size, values).sum() > max(1, len(samples) / 2):
             return best, axis
     is_epoch = best == "axis_epoch" and values.max(initial=0) < MOST_EPOCHS
     return best, "epoch" if is_epoch and not np.mod(values, 1).any() else "unit"
-
-
-def _samples_each(place: Floats, training: Rows) -> float | None:
-    """Return how many samples one count of an axis is, by the throughput that the log prints."""
-    time = training["time"] - training["eval_s"]
-    rows = np.flatnonzero(~np.isnan(place + time + training["images_per_s"]))
-    counts, seconds = np.diff(place[rows]), np.diff(time[rows])
-    kept = (counts > 0) & (seconds > 0)
-    if not kept.any():
-        return None
-    per_s = float(np.median(counts[kept] / seconds[kept]))
-    return float(np.median(training["images_per_s"][rows])) / per_s
 
 
 def events_of(rows: Rows) -> tuple[Mapping[str, Any], ...]:

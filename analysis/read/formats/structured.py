@@ -5,14 +5,13 @@ All share the names of `analysis.read.columns`.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
-from analysis.read.clock import EPOCH_TIMES, median
 from analysis.read.columns import Cells, Rows, filled, losses_by_other_names
 from analysis.read.epochs import on_axis
 from analysis.read.evaluations import is_result
@@ -35,14 +34,9 @@ from analysis.read.vocabulary import (
     unit_factor,
 )
 
-# The first bytes, by which a file's sign of decimals is known.
-START = 1 << 18
 # Without a count, records that name a loss are the lines of a training if they are as many.
 FEWEST_WITHOUT_STEP = 3
-QUOTED = re.compile(r'"([-+]?\d[\d.,]*)"')
 _OF_TOTAL = re.compile(r"(\d{1,15}) ?/ ?\d{1,15}")
-_TENSOR = re.compile(r"tensor\(([-+.\de]+)")
-_TIME_OF_DAY = re.compile(r"\d\d:\d\d:\d\d(?:\.\d+)?")
 NO_COLUMNS: Mapping[str, str] = {}
 AXES = ("step", "images", "epoch")
 # Columns that a doubt is about, and the quantity that it makes uncertain.
@@ -79,18 +73,13 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
 
 def _of_text(name: Any, text: str, *, has_commas: bool) -> tuple[Any, float]:
     """Return the name and the number of a text, NaN if it is neither a number nor a time."""
-    if wrapped := _TENSOR.match(text):
-        text = wrapped[1]
     printed = number(with_points(text) if has_commas else text)
     column = meaning(str(name))[0]
     if not math.isnan(printed):
         return name, printed * (meaning(str(name), "%")[1] if text.endswith("%") else 1.0)
-    if column in ("time", "duration_s"):
-        if _TIME_OF_DAY.fullmatch(text):
-            return "day_s", clock_s(text)
-        if (stamp := STAMP.match(text)) and text[:4].isdigit():
-            # In another order one value does not tell whether the day or the month is first.
-            return name, float(moments([stamp[0]])[0])
+    if column in ("time", "duration_s") and (stamp := STAMP.match(text)) and text[:4].isdigit():
+        # In another order one value does not tell whether the day or the month is first.
+        return name, float(moments([stamp[0]])[0])
     if column == "elapsed_s":
         # `0:05` may be minutes and seconds, or hours and minutes.
         return name if text.count(":") == 1 else "elapsed_s", clock_s(text)
@@ -107,12 +96,10 @@ def logs_of(
     name: str,
     kind: str,
     columns: Mapping[str, str] = NO_COLUMNS,
-    rounded: Collection[str] = (),
 ) -> list[RunLog]:
     """Return the run of (line, numbers by name) rows; none if no row has a step and a number.
 
-    `columns` are the names that a user gave: those of the file by ours. `rounded` are the names of
-    those that are printed with a few digits, `1.58e+04`.
+    `columns` are the names that a user gave: those of the file by ours.
     """
     cells, lines = Cells(), list[int]()
     for line, values in rows:
@@ -124,18 +111,11 @@ def logs_of(
             unit = unit_factor(own) if column.endswith("_s") else 1.0
             factor = 1 / unit if "_per_" in column else unit
             cells.found[column] = at, [factor * number for number in read]
-            rounded = [column if name == own else name for name in rounded]
-    return log_of_cells(cells, lines, path=path, name=name, kind=kind, rounded=rounded)
+    return log_of_cells(cells, lines, path=path, name=name, kind=kind)
 
 
 def log_of_cells(
-    cells: Cells,
-    lines: Sequence[int],
-    *,
-    path: Path,
-    name: str,
-    kind: str,
-    rounded: Collection[str] = (),
+    cells: Cells, lines: Sequence[int], *, path: Path, name: str, kind: str
 ) -> list[RunLog]:
     """Return the runs of cells on the first axis that they have: steps, images, epochs."""
     for foreign in [one for one in cells.found if meaning(one)[0] == "step"]:
@@ -158,8 +138,6 @@ def log_of_cells(
         if len(lines) < FEWEST_WITHOUT_STEP or not losses:
             return []
         columns["step"] = np.arange(1.0, len(lines) + 1)
-    if "time" not in columns and median(columns.get("duration_s")) >= EPOCH_TIMES:
-        columns["time"] = columns.pop("duration_s")
     columns |= {"line": np.array(lines, dtype=float), "place": np.arange(len(lines), dtype=float)}
     renamed, doubt = losses_by_other_names(columns)
     columns |= {own: columns[name] for name, own in renamed.items()}
@@ -176,8 +154,6 @@ def log_of_cells(
         if own in names and (other := cells.alike(own, names[own])) is not None:
             shown = f"{names[own].strip()!r} and {other.strip()!r}"
             uncertain[quantity] = f"two readings: {shown}; the first is shown"
-    if names.get(axis_name) in rounded:
-        uncertain["step"] = "rounded to a few digits, not known exactly"
     found = Placed(
         rows=rows,
         axis=axis,

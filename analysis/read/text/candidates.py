@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analysis.read.columns import Rows, falls, losses_by_other_names
+from analysis.read.columns import Rows, distinct, falls, losses_by_other_names
 from analysis.read.text.counts import MANY, STEADY, axis_of, counted_steps, nested_counts
 from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
 from analysis.read.text.fields import BAR_STEP
@@ -224,7 +224,7 @@ def _adds_times(one: Candidate, main: Candidate) -> bool:
 def _follows(one: Candidate, main: Candidate) -> bool:
     """Whether each line of a kind is the only one after its own of many others."""
     at = np.searchsorted(main.rows["place"], one.rows["place"])
-    return bool(len(np.unique(at)) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
+    return bool(distinct(at) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
 
 
 def has_fractions(one: Candidate) -> bool:
@@ -254,7 +254,7 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
     """Return what stands beside the lines of a kind: the rest of its records, and evaluations."""
     found: list[Candidate] = []
     # A step may be named again where a checkpoint is saved.
-    counts = main.kind.count, len(np.unique(main.rows["step" if main.has_step else "epoch"]))
+    counts = main.kind.count, distinct(main.rows["step" if main.has_step else "epoch"])
     for one in every:
         if one.kind is main.kind or any(one.kind is other.kind for other in found):
             continue

@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 
+from analysis.read.columns import distinct
 from analysis.read.epochs import regularity
 from analysis.read.text.dialects import Dialect, meaning_of
 from analysis.read.text.fields import BAR_STEP
@@ -53,13 +54,13 @@ def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
         elif column == "step":
             ranked.append((preference(one.name), key))
         elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch"):
-            if total or len(np.unique(kind.rows[key])) > 1:
+            if total or distinct(kind.rows[key]) > 1:
                 ranked.append((50, key))
         elif total and words in ("", "iters", "i"):
             ranked.append((60, key))
         elif key in nested:
             ranked.append((70, key))
-    first = next((key for key in counts if len(np.unique(kind.rows[key])) > 1), None)
+    first = next((key for key in counts if distinct(kind.rows[key]) > 1), None)
     if not ranked and first is not None and counts_without_name(kind, first):
         return [first]
     return [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
@@ -94,7 +95,7 @@ def _begins_again(inner: Floats, outer: Floats) -> bool:
     """Whether a count falls where another rises by one, and nowhere else."""
     rises, falls = np.diff(outer), np.diff(inner) < 0
     changed = rises != 0
-    if not changed.any() or changed.all() or len(np.unique(inner)) < 2:
+    if not changed.any() or changed.all() or distinct(inner) < 2:
         return False
     is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
     return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
@@ -104,7 +105,7 @@ def counts_without_name(kind: Kind, key: str) -> bool:
     """Whether a number without a name, at the beginning of its lines, rises by a constant."""
     one, values = kind.fields[key], kind.rows[key]
     is_bare = not (one.name or one.total or one.unit or re.search(r"\w", one.context))
-    return is_bare and len(np.unique(values)) >= FEWEST and regularity(values) >= STEADY
+    return is_bare and distinct(values) >= FEWEST and regularity(values) >= STEADY
 
 
 def axis_of(kind: Kind, key: str) -> str:

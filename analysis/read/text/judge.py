@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.read.assemble import Placed
-from analysis.read.columns import Rows
+from analysis.read.columns import Rows, distinct
 from analysis.read.epochs import regularity
 from analysis.read.text.candidates import Candidate
 
@@ -46,8 +46,8 @@ def judge(candidate: Candidate, placed: Placed, *, numbered: int) -> Judged:
 
 def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     step = rows["step"]
-    distinct = len(np.unique(step))
-    losses = len(np.unique(step[~np.isnan(rows["loss"])])) / max(distinct, 1)
+    steps = distinct(step)
+    losses = distinct(step[~np.isnan(rows["loss"])]) / max(steps, 1)
     if is_bar and losses:
         # Drawings between two losses are of the training, too.
         losses = 1.0
@@ -57,8 +57,8 @@ def _score(rows: Rows, axis: str, *, share: float, is_bar: bool) -> float:
     fewest = 1 if is_first else 2 if has_loss else FEWEST_WITHOUT_LOSS
     regular = regularity(step)
     falls = float((np.diff(step) < 0).mean()) if len(step) > 1 else 0.0
-    is_irregular = regular < LEAST_REGULAR and distinct >= FEWEST_STEPS and falls > MOST_FALLS
-    if distinct < fewest or is_irregular:
+    is_irregular = regular < LEAST_REGULAR and steps >= FEWEST_STEPS and falls > MOST_FALLS
+    if steps < fewest or is_irregular:
         return 0.0
-    size = 0.3 * min(np.log10(distinct), 4.0)
+    size = 0.3 * min(np.log10(steps), 4.0)
     return 4.0 * has_loss * losses + 2.0 * regular + 2.0 * share + size + _OTHER_AXES.get(axis, 0.5)

@@ -5,15 +5,16 @@ values are named once; shapes with the same names are one kind.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from analysis.read.columns import Rows, join
+from analysis.read.columns import Rows, distinct, join
 from analysis.read.epochs import regularity
+from analysis.read.run_log import Ints
 from analysis.read.text.fields import BAR_STEP, PAUSE, Field, announced, has_letters
-from analysis.read.text.lines import HOLE, cut_lines
+from analysis.read.text.lines import HOLE, Lines, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
 from analysis.read.text.values import likelier
@@ -21,6 +22,8 @@ from analysis.read.vocabulary import is_evaluation, is_loss
 
 MOST_SHAPES, MOST_KINDS, MOST_HEADERS = 20_000, 40, 8
 RANK, FEWEST_RANKS = "|rank|", 5
+# The number of no shape.
+OTHER = -1
 # Lines that name epochs name the next one so often.
 EVERY_EPOCH = 0.8
 # The text between the numbers of a line, and the numbers that belong to words.
@@ -133,30 +136,38 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     if text.first in lines.gaps:
         again = [line for line, gaps in enumerate(lines.gaps) if gaps == text.first]
         text.begins += (lines.place[again] + piece.offset).tolist()
-    known = np.array([*map(shapes.get, lines.gaps)], dtype=object)
-    of = defaultdict[Shape, list[int]](list)
     counts = np.diff(lines.first)
     text.lines += len(lines.gaps) - (piece.text[-1:] == "\n")
     text.numbered += int((counts > 0).sum())
+    numbers = np.fromiter(
+        (
+            shape.number if shape is not None and shape.is_plain else OTHER
+            for shape in map(shapes.get, lines.gaps)
+        ),
+        np.int64,
+        len(lines.gaps),
+    )
+    _convert(piece, lines, numbers, [*shapes.values()])
+    of = defaultdict[Shape, list[int]](list)
     before, at = None, 0
-    for line, (gaps, shape) in enumerate(zip(lines.gaps, known.tolist(), strict=True)):
-        if shape is not None and shape.is_plain:
-            of[shape].append(line)
-            continue
+    for line in np.flatnonzero(numbers == OTHER).tolist():
+        gaps = lines.gaps[line]
         is_again, at = gaps == before and line == at + 1, line
         if is_again:
             # Of words that come again at once the first line says all.
             continue
         words = gaps
+        shape = None
         if counts[line]:
-            own = lines.numbers[lines.first[line] : lines.first[line + 1]].tolist()
+            own = lines.numbers(line)
             key: Key = gaps
             shape = shapes.get(key)
             if shape is not None and shape.fixed:
                 key = (gaps, *(own[n] for n in shape.fixed))
                 shape = shapes.get(key)
             if shape is None and len(shapes) < MOST_SHAPES:
-                shape = shapes[key] = Shape(gaps.split(HOLE), own, text.headers)
+                shape = Shape(gaps.split(HOLE), own, text.headers, number=len(shapes))
+                shapes[key] = shape
             if shape is not None and shape.has_value:
                 of[shape].append(line)
                 before = None
@@ -171,7 +182,16 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
                 place = lines.place[line]
                 text.phases.append((piece.offset + int(place), int(piece.lines_at(place)), phase))
     for shape, own_lines in of.items():
-        shape.convert(piece, lines.numbers, lines.first[own_lines], lines.place[own_lines])
+        shape.convert(piece, lines, np.array(own_lines))
+
+
+def _convert(piece: Piece, lines: Lines, numbers: Ints, shapes: Sequence[Shape]) -> None:
+    """Give lines [n] of known shapes to these, by the numbers of the shapes [n]."""
+    order = np.argsort(numbers, kind="stable")
+    found, begin = np.unique(numbers[order], return_index=True)
+    for number, own in zip(found.tolist(), np.split(order, begin[1:]), strict=True):
+        if number != OTHER:
+            shapes[number].convert(piece, lines, own)
 
 
 def is_of_training(kind: Kind) -> bool:
@@ -202,7 +222,7 @@ def _filled(kind: Kind) -> Kind:
         if f"{column}/day" in rows:
             rows = rows.replace(**{column: likelier(rows[column], rows[f"{column}/day"])})
     kind.rows = rows
-    if len(rows) >= FEWEST_RANKS and len(np.unique(rows[RANK])) > len(rows) / 2:
+    if len(rows) >= FEWEST_RANKS and distinct(rows[RANK]) > len(rows) / 2:
         # A number that hardly comes again is a count: `1136: 0.68, 0.79 avg loss`.
         kind.fields = {
             key: replace(one, form="number") if key == RANK else one

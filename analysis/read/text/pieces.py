@@ -1,26 +1,23 @@
 """Read a text log in bounded pieces that end at line ends."""
 
 import codecs
-import gzip
 import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
 from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import Ints
 from analysis.read.vocabulary import ENGLISH
-from configs.errors import Unreadable
 from configs.files import open_regular
 
 PIECE = 1 << 18
 LONGEST_LINE = 1 << 20
 LARGEST_UTF16 = 1 << 28
-MOST_BYTES = 1 << 33
 _ENGLISH = {
     word.encode(): english.encode().ljust(len(word.encode())) for word, english in ENGLISH.items()
 }
@@ -51,30 +48,13 @@ class Piece:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for its bytes, unpacked if it is gzip."""
+    """Open a file for its bytes, in UTF-8 if it is UTF-16."""
     with open_regular(path) as file:
         start = file.read(2)
         if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             data = start + file.read(LARGEST_UTF16)
             return io.BytesIO(data.decode("utf-16", "replace").encode("utf-8", "replace"))
-    packed = start == b"\x1f\x8b"
-    return io.BufferedReader(_Unpacked(path), PIECE) if packed else open_regular(path)
-
-
-class _Unpacked(gzip.GzipFile):
-    """The bytes of a gzip file, bounded, as a small file may unpack to any length."""
-
-    def __init__(self, path: Path) -> None:
-        file = open_regular(path)
-        self.myfileobj = file  # type: ignore[assignment]  # which is closed with this one
-        super().__init__(path, fileobj=file)
-        self._file = path
-
-    def readinto(self, buffer: Any) -> int:
-        count: int = super().readinto(buffer)
-        if self.tell() > MOST_BYTES:
-            raise Unreadable(f"{self._file}: more than {MOST_BYTES >> 30} GiB unpacked; cut it")
-        return count
+    return open_regular(path)
 
 
 def pieces(path: Path) -> Iterator[Piece]:
@@ -82,10 +62,9 @@ def pieces(path: Path) -> Iterator[Piece]:
     line, offset, rest = 1, 0, b""
     progress = ReadingProgress(path)
     with open_bytes(path) as file:
-        raw = getattr(getattr(file, "raw", file), "fileobj", file)
         while True:
             block = file.read(PIECE)
-            progress.at(raw.tell())
+            progress.at(file.tell())
             data = rest + block if rest else block
             end = len(data) if not block else _last_line_end(data)
             data, rest = data[:end], data[end:]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.read.assemble import Placed, main_group, one_rank
-from analysis.read.columns import Rows, filled, join
+from analysis.read.columns import Rows, distinct, filled, join
 from analysis.read.epochs import on_axis
 from analysis.read.text.candidates import Candidate
 from analysis.read.text.fields import PAUSE
@@ -124,7 +124,7 @@ def _are_two_bars(rows: Rows) -> bool:
     again = np.flatnonzero((np.diff(step) == 0) & (np.abs(np.diff(loss)) > 0))
     again = again[again > 0]
     is_old = loss[again] == loss[again - 1]
-    return bool(2 * len(again) > len(np.unique(step)) and is_old.mean() < 0.5)
+    return bool(2 * len(again) > distinct(step) and is_old.mean() < 0.5)
 
 
 def last_drawings(rows: Rows) -> Rows:
@@ -152,7 +152,7 @@ def _with_sides(rows: Rows, sides: Sequence[tuple[Candidate, Rows]]) -> Rows:
                     or name in ("epoch", "step", "of", "rank"))
         ]  # fmt: skip
         place = np.searchsorted(rows["place"], other["place"]) - 1
-        is_apart = len(np.unique(place)) < LEAST_APART * len(place)
+        is_apart = distinct(place) < LEAST_APART * len(place)
         if "bar_s" in rows and is_apart and not side.has_evaluation:
             # Written apart from the bars, as the two streams of a program are: if they
             # name shares of epochs, the last loss is of the end of a bar that has ended.

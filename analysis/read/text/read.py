@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
+from analysis.read.columns import distinct
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
 from analysis.read.text.candidates import Candidate, candidates_of, has_fractions
@@ -101,7 +102,7 @@ def judge_all(text: Text) -> list[Judged]:
 def _is_config(one: Candidate, placed: Placed) -> bool:
     """Whether lines repeat a configuration: `{'epochs': 100, 'batch_size': 16, 'loss': 1.0}`."""
     is_bar_or_one = one.is_bar or one.kind.count == 1
-    has_one_step = len(np.unique(placed.rows["step"])) < 2
+    has_one_step = distinct(placed.rows["step"]) < 2
     return has_one_step and not is_bar_or_one and bool(_CONFIG.search(one.kind.sample))
 
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.read.columns import Rows
 from analysis.read.run_log import Ints
@@ -16,37 +15,47 @@ from analysis.read.text.fields import (
     named_by_header,
     with_epoch_of_bar,
 )
+from analysis.read.text.lines import Lines
 from analysis.read.text.pieces import Piece
-from analysis.read.text.values import clocks, moments, numbers
+from analysis.read.text.values import clocks, moments, numbers, plain_numbers
 from analysis.read.vocabulary import is_loss, meaning
 from analysis.stats.intervals import Floats
 
 # A date of which the file tells whether its month or its day is first.
 _TWO_ORDERS = re.compile(r"\d\d[-/.]\d\d(?:[-/.]\d{4})? ")
 _THOUSANDS_OR_DECIMALS = re.compile(r"\d{1,3},\d{3}")
+# Fewer numbers are read sooner one by one.
+FEWEST_AT_ONCE = 50
 _GLUED = re.compile(r"[A-Za-z_./-]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Cell:
-    """A column of a shape: the numbers of a line from `first` to `last`, with text around them.
+    """A column of a shape: the numbers of a line from `first` to `last`.
 
-    `factor` gives seconds of a duration.
+    `before` and `after` are how many signs of the text around them belong to it, and `factor`
+    gives seconds of a duration.
     """
 
     column: str
     form: str
     first: int
     last: int
-    before: str
-    after: str
+    before: int
+    after: int
     factor: float
 
 
 class Shape:
-    """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same."""
+    """Lines that differ in their numbers alone; those in words, as of `loss_2`, are the same.
 
-    def __init__(self, gaps: list[str], numbers: list[str], headers: list[str]) -> None:
+    `number` is the place of the shape among those of its text.
+    """
+
+    def __init__(
+        self, gaps: list[str], numbers: list[str], headers: list[str], *, number: int
+    ) -> None:
+        self.number = number
         parts = [*chain.from_iterable(zip(gaps, numbers, strict=False)), gaps[-1]]
         self.sample = "".join(parts)
         self.gaps = gaps
@@ -108,39 +117,41 @@ class Shape:
             form=form,
             first=inside[0],
             last=inside[-1],
-            before=before,
-            after=after,
+            before=len(before),
+            after=len(after),
             factor=factor,
         )
 
-    def convert(
-        self, piece: Piece, numbers: NDArray[np.object_], first: Ints, places: Ints
-    ) -> None:
-        """Add a row for each of `n` lines of a piece.
-
-        `first` [n] are the places of a line's first number in all of the piece, and `places` [n]
-        those in its text.
-        """
+    def convert(self, piece: Piece, lines: Lines, own: Ints) -> None:
+        """Add a row for each of its `own` lines [n] of a piece."""
+        places, first = lines.place[own], lines.first[own]
         columns = {
             "line": piece.lines_at(places).astype(np.float64),
             "place": (places + piece.offset).astype(np.float64),
         }
         for cell in self.cells:
-            texts = numbers[first + cell.first].tolist()
-            for number in range(cell.first + 1, cell.last + 1):
-                parts = zip(texts, numbers[first + number].tolist(), strict=True)
-                texts = [*map(self.gaps[number].join, parts)]
-            columns[cell.column] = self._values(cell, texts)
-            if cell.form == "stamp" and _TWO_ORDERS.match(texts[0]):
+            begin = lines.begin[first + cell.first] - cell.before
+            end = lines.end[first + cell.last] + cell.after
+            columns[cell.column] = self._values(cell, lines, begin, end)
+            if cell.form == "stamp" and _TWO_ORDERS.match(lines.text, begin[0]):
+                texts = lines.texts(begin, end)
                 columns[f"{cell.column}/day"] = moments(texts, day_first=True)
         self.parts.append(Rows(columns))
 
-    def _values(self, cell: _Cell, texts: list[str]) -> Floats:
-        if cell.before or cell.after:
-            texts = [f"{cell.before}{text}{cell.after}" for text in texts]
+    def _values(self, cell: _Cell, lines: Lines, begin: Ints, end: Ints) -> Floats:
+        """Return the values of a cell [n] that stand between places of the text [n]."""
         if cell.form == "stamp":
-            return moments(texts)
-        if cell.form in ("clock", "bar clock"):
+            return moments(lines.texts(begin, end))
+        is_clock = cell.form in ("clock", "bar clock")
+        is_many = len(begin) >= FEWEST_AT_ONCE
+        plain = plain_numbers(lines.signs, begin, end, is_clock=is_clock) if is_many else None
+        if plain is not None:
+            values, has_point = plain
+            if has_point and not is_clock:
+                self.decimals.add(cell.column)
+            return values * cell.factor
+        texts = lines.texts(begin, end)
+        if is_clock:
             return clocks(texts)
         joined = " ".join(texts)
         if "_" in joined or "'" in joined:

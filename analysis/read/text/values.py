@@ -9,9 +9,14 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from analysis.read.run_log import Ints
 from analysis.stats.intervals import Floats
 
+Signs = NDArray[np.uint8]
+# Powers of ten and whole numbers of so many digits are exact.
+MOST_DIGITS = 15
 _DAY_TIME = (
     r"\d\d:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?![\d:])(?: [AP]M\b)?(?: ?(?:[+-]\d\d:?\d\d|Z)\b)?"
 )
@@ -32,8 +37,6 @@ _CLOCK = re.compile(
     r"(?:(\d{1,5}) days?, ?)?(?:(\d{1,6}):)?(\d{1,4}):(\d\d(?:\.\d+)?)"
     r"|(?:(\d{1,5})d)? ?(?:(\d{1,2})h)? ?(?:(\d{1,3})m(?:in)?)? ?(?:(\d{1,2}(?:\.\d+)?)s(?:ec)?)?"
 )
-# Each duration of these has one colon or two.
-_SIGNS = frozenset("0123456789:.\n")
 # A comma of decimals, for certain: `0,297`, `2,5`, `2,0348`; `2,035` may be thousands.
 _DECIMALS = re.compile(r"^[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?$", re.MULTILINE)
 _WITH_COMMA = re.compile(r"(?<![\w.,\[(/-])(?<!\d:)([-+]?\d{1,3}),(\d+)(?![\d.,:\])])")
@@ -72,6 +75,44 @@ def numbers(texts: Sequence[str]) -> Floats:
     return np.where(np.isfinite(found), found, np.inf)
 
 
+def plain_numbers(
+    signs: Signs, begin: Ints, end: Ints, *, is_clock: bool
+) -> tuple[Floats, bool] | None:
+    """Return the numbers [n] that stand between places of a text, and whether one has a point.
+
+    A clock, `MM:SS` or `H:MM:SS`, is in seconds. Return None if one has other signs than digits, a
+    point and these colons, or one of plus or minus, or if it has so many digits that their quotient
+    by a power of ten may not be the number nearest to what is printed.
+    """
+    longest = int((end - begin).max(initial=0))
+    if longest > MOST_DIGITS:
+        return None
+    passed, whole, colons = np.zeros((3, len(begin)), dtype=np.int64)
+    decimals = np.full(len(begin), -1)
+    for place in range(longest):
+        at = begin + place
+        is_inside = at < end
+        sign = signs[np.where(is_inside, at, begin)]
+        digit = sign - np.uint8(ord("0"))
+        is_digit, is_point = is_inside & (digit < 10), is_inside & (sign == ord("."))
+        is_colon = is_inside & (sign == ord(":")) & is_clock
+        is_known = is_digit | is_point | is_colon | ~is_inside
+        if place == 0 and not is_clock:
+            is_known |= (sign == ord("-")) | (sign == ord("+"))
+        if not is_known.all() or ((is_point | is_colon) & (decimals >= 0)).any():
+            return None
+        if is_colon.any():
+            colons += is_colon
+            passed = np.where(is_colon, 60 * (passed + whole), passed)
+            whole = np.where(is_colon, 0, whole)
+        whole = np.where(is_digit, 10 * whole + digit, whole)
+        decimals += (is_digit & (decimals >= 0)) | is_point
+    if is_clock and not ((colons >= 1) & (colons <= 2)).all():
+        return None
+    values = passed + whole / 10.0 ** np.maximum(decimals, 0)
+    return np.where(signs[begin] == ord("-"), -values, values), bool((decimals >= 0).any())
+
+
 def has_decimal_commas(text: str) -> bool:
     """Whether a text prints more decimals behind commas, of several values, than behind points."""
     found = [",".join(parts) for parts in _WITH_COMMA.findall(text)]
@@ -86,13 +127,6 @@ def with_points(text: str) -> str:
 
 def clocks(texts: Sequence[str]) -> Floats:
     """Return the seconds of durations [n]."""
-    joined = "\n".join(texts)
-    parts = joined.replace(":", "\n").split("\n")
-    count = len(parts) // max(len(texts), 1)
-    if count in (2, 3) and count * len(texts) == len(parts) and _SIGNS.issuperset(joined):
-        table = numbers(parts).reshape(-1, count)
-        if np.isfinite(table).all():
-            return table @ np.array([3600.0, 60.0, 1.0])[-count:]
     return np.array([clock_s(text) for text in texts])
 
 

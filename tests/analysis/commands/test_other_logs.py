@@ -36,15 +36,6 @@ def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
     assert "ratio" not in found
 
 
-def test_logs_of_one_clock_are_compared_as_configs_unknown(tmp_path, capsys):
-    (tmp_path / "a").write_bytes(write.dit(synthetic_log()))
-    (tmp_path / "b").write_bytes(write.titan(synthetic_log(steps_per_s=0.9, seed=1)))
-    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    output = capsys.readouterr().out
-    assert "configs unknown" in output
-    assert re.search(r"1\.(80|79)\d*x \[1\.", output)
-
-
 def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
     generate_run(tmp_path / "a", SyntheticRun(steps_per_s=0.5))
     (tmp_path / "b").write_bytes(write.dit(synthetic_log()))

@@ -139,18 +139,6 @@ def test_runs_that_ran_at_once_on_one_node_are_not_compared(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)[1]["word"] == "same"
 
 
-def test_runs_on_nodes_of_their_own_say_so_and_are_attributed_to_nothing(tmp_path, capsys):
-    folders = [
-        str(generate_run(tmp_path / name, SyntheticRun(seed=n))) for n, name in enumerate("ab")
-    ]
-    text = (tmp_path / "b" / "manifest.json").read_text()
-    (tmp_path / "b" / "manifest.json").write_text(text.replace('"n1"', '"n2"'))
-    assert main(["speed", *folders]) == 0
-    output = capsys.readouterr().out
-    assert "nodes differ)" in output
-    assert "not the effect of any one of them" in output
-
-
 def test_pauses_that_no_log_declares_count_and_are_told(speed):
     slow = SyntheticRun(outliers=0.1, outliers_slower=(3.0, 3.001), intervals=300)
     output = speed("--json", a=slow)

@@ -1,7 +1,6 @@
 """Fixtures that ask commands about planted runs."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.planted.runs import RNG
+from tests.analysis.planted.runs import RNG, Asked, Verdicts
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +18,7 @@ def _same_numbers() -> None:
 
 
 @pytest.fixture
-def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
     """Gives what a command prints as JSON."""
 
     def ask(*argv: str | Path) -> Any:
@@ -30,7 +29,7 @@ def asked(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def verdicts(asked: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+def verdicts(asked: Asked) -> Verdicts:
     """Gives the verdicts of `compare` on the second arm by quantity."""
 
     def compare(*folders: Path) -> dict[str, Any]:

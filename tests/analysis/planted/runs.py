@@ -12,6 +12,9 @@ from benchmarks.analysis_coverage.folders import START, Run, write_run
 from configs.yaml12 import dump_yaml
 from tests.analysis.read.test_program import CONFIG
 
+# Gives what a command prints as JSON, and the verdicts of `compare` on the second arm.
+Asked = Callable[..., Any]
+Verdicts = Callable[..., dict[str, Any]]
 WORKERS = ("data.workers=3",)
 RNG = np.random.default_rng(1)
 

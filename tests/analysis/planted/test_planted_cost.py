@@ -1,27 +1,18 @@
 """Hours and GPU-hours are those that the records can show."""
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
-from tests.analysis.planted.runs import (
-    RNG,
-    falling,
-    rewrite_manifest,
-    seconds,
-)
+from tests.analysis.planted.runs import RNG, Asked, falling, rewrite_manifest, seconds
 
 
-def test_gpu_hours_count_the_ranks_of_each_attempt(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_gpu_hours_count_the_ranks_of_each_attempt(tmp_path: Path, asked: Asked) -> None:
     """Eight ranks are eight times as fast, so that a step costs the same GPU-hours."""
     for name, ranks in (("a", 1), ("b", 8)):
         own = seconds(200)
@@ -37,7 +28,7 @@ def test_gpu_hours_count_the_ranks_of_each_attempt(
 
 @pytest.mark.parametrize("jump", [3600.0, -3600.0])
 def test_a_nodes_clock_that_is_set_makes_no_time_of_day_a_measurement(
-    tmp_path: Path, asked: Callable[..., Any], capsys: pytest.CaptureFixture[str], jump: float
+    tmp_path: Path, asked: Asked, capsys: pytest.CaptureFixture[str], jump: float
 ) -> None:
     """The seconds of training are right, and the time of day leaves them in the middle."""
     for name, later in (("a", 0.0), ("b", 9000.0)):
@@ -59,9 +50,7 @@ def test_a_nodes_clock_that_is_set_makes_no_time_of_day_a_measurement(
     assert asked("speed", *runs)[1]["ratio"] == pytest.approx(1, abs=0.01)
 
 
-def test_gpu_hours_of_two_models_stand_beside_their_names(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_gpu_hours_of_two_models_stand_beside_their_names(tmp_path: Path, asked: Asked) -> None:
     run = write_run(tmp_path / "a", Run(seconds=np.ones(200), attempts=(0, 180)))
     rewrite_manifest(run, lambda first: first["placement"][0].update(gpu="NVIDIA H100"))
     [row] = asked("cost", run)
@@ -71,7 +60,7 @@ def test_gpu_hours_of_two_models_stand_beside_their_names(
 
 
 def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """It died at step 1500 and went on from step 1000, ten minutes later."""
     steps = [(step, 0.0) for step in range(5, 1505, 5)]
@@ -89,9 +78,7 @@ def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
     assert "availability_gain" not in reached
 
 
-def test_local_times_at_the_end_of_summer_time_tell_no_time(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_local_times_at_the_end_of_summer_time_tell_no_time(tmp_path: Path, asked: Asked) -> None:
     (tmp_path / "a.jsonl").write_text(
         "".join(
             json.dumps({"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)})

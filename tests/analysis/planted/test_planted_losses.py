@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from benchmarks.analysis_coverage.folders import START, Run, write_run
 from benchmarks.analysis_coverage.processes import averaged
 from tests.analysis.planted.runs import (
     RNG,
+    Asked,
+    Verdicts,
     end_as,
     evaluated,
     falling,
@@ -25,7 +26,7 @@ from tests.analysis.planted.runs import (
 
 @pytest.mark.parametrize("event", ["stopped", "saved"])
 def test_a_repeat_that_was_stopped_or_still_runs_does_not_cut_the_losses_of_all(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], event: str
+    tmp_path: Path, verdicts: Verdicts, event: str
 ) -> None:
     """The other learning rate is better at first and worse in the end."""
     for name, arm, own in turns(4, other=("optimizer.lr=0.0002",)):
@@ -43,7 +44,7 @@ def test_a_repeat_that_was_stopped_or_still_runs_does_not_cut_the_losses_of_all(
 
 
 def test_an_arm_that_is_in_its_first_half_is_better_only_so_far(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     for name, arm, own in turns(3, other=("optimizer.lr=0.0002",)):
         length = 30 if arm == "b" else 200
@@ -59,7 +60,7 @@ def test_an_arm_that_is_in_its_first_half_is_better_only_so_far(
 
 @pytest.mark.parametrize("gaps", [(15, 25), (13, 17)])
 def test_evaluations_at_other_steps_are_compared_at_one(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], gaps: tuple[int, int]
+    tmp_path: Path, verdicts: Verdicts, gaps: tuple[int, int]
 ) -> None:
     """One curve; the second arm's last evaluation is earlier, or none is at a common step."""
     for name, arm, own in turns(4):
@@ -72,7 +73,7 @@ def test_evaluations_at_other_steps_are_compared_at_one(
 
 
 def test_other_validations_are_not_compared_and_change_no_training(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """Other values of t change the measure by 4 %, and another learning rate the training."""
     for name, arm, own in turns(3, other=("validation.strata=4", "optimizer.lr=0.0002")):
@@ -88,7 +89,7 @@ def test_other_validations_are_not_compared_and_change_no_training(
 
 @pytest.mark.parametrize("command", ["cells", "compare"])
 def test_seeds_that_all_cells_share_find_a_better_loss(
-    tmp_path: Path, asked: Callable[..., Any], command: str
+    tmp_path: Path, asked: Asked, command: str
 ) -> None:
     """One of six cells has 4 % less loss; three seeds differ by 3 %, and runs of one by .5 %."""
     shared = 0.03 * RNG.standard_normal(3)
@@ -109,7 +110,7 @@ def test_seeds_that_all_cells_share_find_a_better_loss(
 
 
 def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """Nine tenths of each second run are of another commit, or of another learning rate."""
     for number in range(3):
@@ -132,9 +133,7 @@ def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
         assert found["loss"]["differs"].endswith(told)
 
 
-def test_a_loss_that_is_mostly_not_finite_is_not_compared(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_a_loss_that_is_mostly_not_finite_is_not_compared(tmp_path: Path, asked: Asked) -> None:
     for name in "ab":
         lines = [
             {"step": n, "time": START + n, "loss": float(loss)}
@@ -152,7 +151,7 @@ LR = ("optimizer.lr=0.0002",)
 
 @pytest.mark.parametrize(("each", "batch"), [(250, 64), (10, 512)])
 def test_records_that_average_over_more_of_a_curve_are_compared_over_the_same_part(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], each: int, batch: int
+    tmp_path: Path, verdicts: Verdicts, each: int, batch: int
 ) -> None:
     """One falling curve over images, averaged over 10 steps of 64 images or over more."""
     for repeats in (3, 1):
@@ -171,7 +170,7 @@ def test_records_that_average_over_more_of_a_curve_are_compared_over_the_same_pa
 
 @pytest.mark.parametrize("gaps", [((30, 60, 90), (40, 80)), ((10, 40, 70, 100), (10, 35, 60, 85))])
 def test_evaluations_are_compared_near_the_end_though_only_an_early_one_is_at_one_step(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], gaps: tuple[tuple[int, ...], ...]
+    tmp_path: Path, verdicts: Verdicts, gaps: tuple[tuple[int, ...], ...]
 ) -> None:
     """The second arm falls to .8 times the first; both were also evaluated at step 0."""
     for name, arm, own in turns(3, other=LR):
@@ -189,7 +188,7 @@ def test_evaluations_are_compared_near_the_end_though_only_an_early_one_is_at_on
 
 @pytest.mark.parametrize("other", ["image", "frame", "episode"])
 def test_losses_by_records_that_count_other_things_are_not_compared(
-    tmp_path: Path, asked: Callable[..., Any], other: str
+    tmp_path: Path, asked: Asked, other: str
 ) -> None:
     for name, count in (("a", "step"), ("b", f"{other}s")):
         rows = [f"{n if count == 'step' else 8 * n},{loss}" for n, loss in enumerate(falling())]
@@ -201,7 +200,7 @@ def test_losses_by_records_that_count_other_things_are_not_compared(
 
 @pytest.mark.parametrize("decay", [0.99, 0.999])
 def test_the_first_value_of_a_running_mean_is_no_difference(
-    tmp_path: Path, asked: Callable[..., Any], decay: float
+    tmp_path: Path, asked: Asked, decay: float
 ) -> None:
     """One recipe; each record keeps its share of a first loss that was off by its noise."""
     words = []
@@ -225,11 +224,7 @@ def test_the_first_value_of_a_running_mean_is_no_difference(
      (False, 35, "in 5 records from step 310")],
 )  # fmt: skip
 def test_a_repeat_that_diverged_is_not_left_out_as_one_that_was_cut_off(
-    tmp_path: Path,
-    verdicts: Callable[..., dict[str, Any]],
-    is_event: bool,
-    last: int,
-    told: str,
+    tmp_path: Path, verdicts: Verdicts, is_event: bool, last: int, told: str
 ) -> None:
     for name, arm, own in turns(4, other=LR):
         length = 30 if name == "b3" and is_event else 100
@@ -261,7 +256,7 @@ def distance(true: float, *, samples: int = 5000, **facts: Any) -> dict[str, Any
 )
 def test_distances_that_were_measured_unlike_are_compared_nowhere(
     tmp_path: Path,
-    asked: Callable[..., Any],
+    asked: Asked,
     capsys: pytest.CaptureFixture[str],
     of: str,
     other: dict[str, Any],
@@ -280,7 +275,7 @@ def test_distances_that_were_measured_unlike_are_compared_nowhere(
 
 @pytest.mark.parametrize(("place", "word"), [(0, "different"), (150, "different"), (295, None)])
 def test_a_loss_of_0_costs_the_verdict_only_near_the_end(
-    tmp_path: Path, asked: Callable[..., Any], place: int, word: str | None
+    tmp_path: Path, asked: Asked, place: int, word: str | None
 ) -> None:
     for name in "ab":
         loss = falling(300) * np.exp(0.02 * RNG.standard_normal(300)) * (0.7 if name == "b" else 1)
@@ -293,7 +288,7 @@ def test_a_loss_of_0_costs_the_verdict_only_near_the_end(
 
 
 def test_all_runs_of_one_seed_count_and_claim_nothing_about_other_seeds(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """The first repeat of the second arm is better than the base, and the others are worse."""
     for name, _, own in turns(3, other=("optimizer.lr=0.0002",)):

@@ -1,6 +1,5 @@
 """A planted speed is found, or its verdict is withheld in a sentence."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,8 @@ from tests.analysis.foreign_logs import log_of
 from tests.analysis.planted.runs import (
     RNG,
     WORKERS,
+    Asked,
+    Verdicts,
     end_as,
     rewrite_manifest,
     seconds,
@@ -23,7 +24,7 @@ from tests.analysis.planted.runs import (
 
 
 def test_runs_of_an_arm_that_mostly_came_first_support_no_claim(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """The node becomes slower from run to run, and one straggler does not hide that."""
     for place, arm in enumerate("aaaabaabbabbbb"):
@@ -42,7 +43,7 @@ def test_runs_of_an_arm_that_mostly_came_first_support_no_claim(
 
 @pytest.mark.parametrize(("apart", "word"), [(43_200.0, "undetermined"), (30_000.0, "slower")])
 def test_arms_of_which_one_ran_by_night_are_not_told_apart_from_the_day(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]], apart: float, word: str
+    tmp_path: Path, verdicts: Verdicts, apart: float, word: str
 ) -> None:
     """Every other run is 3 % slower, and begins twelve hours later, or at any hour."""
     for name, arm, own in turns(4, apart=apart):
@@ -54,7 +55,7 @@ def test_arms_of_which_one_ran_by_night_are_not_told_apart_from_the_day(
 
 
 def test_what_printed_digits_leave_open_is_in_the_interval_of_repeats(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """1.349 and 1.351 steps a second, printed with one digit."""
     printed, rates = {"a": "1.3", "b": "1.4"}, {"a": 0.1, "b": 0.2}
@@ -67,7 +68,7 @@ def test_what_printed_digits_leave_open_is_in_the_interval_of_repeats(
 
 
 def test_repeats_of_a_program_that_prints_the_same_are_told_by_when_they_ran(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     for number in range(3):
         start = START + 1000.0 * number
@@ -75,9 +76,7 @@ def test_repeats_of_a_program_that_prints_the_same_are_told_by_when_they_ran(
     assert [row["runs"] for row in asked("cells", tmp_path)["cells"]] == [3]
 
 
-def test_a_run_that_ran_at_once_with_a_third_is_not_compared(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_a_run_that_ran_at_once_with_a_third_is_not_compared(tmp_path: Path, asked: Asked) -> None:
     """The third is named to the command, or only a cell of the same study."""
     cells = {"a": (1.0, 0, 0.0), "b": (1.4, 3, 5000.0), "c": (1.4, 5, 5003.0)}
     (tmp_path / "study.yaml").write_text("kind: study\n")
@@ -96,7 +95,7 @@ def test_a_run_that_ran_at_once_with_a_third_is_not_compared(
 
 
 def test_rates_are_compared_over_the_steps_that_all_runs_have(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """Both arms slow down at step 1000, and one was stopped at step 900."""
     for name, arm, own in turns(3, apart=3000.0):
@@ -109,7 +108,7 @@ def test_rates_are_compared_over_the_steps_that_all_runs_have(
 
 
 def test_attempts_too_short_to_show_their_warm_up_make_no_run_slower(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """The first arm is preempted each 90 steps, and each attempt begins at half the speed."""
     for number in range(3):
@@ -131,7 +130,7 @@ def test_attempts_too_short_to_show_their_warm_up_make_no_run_slower(
 
 
 def test_a_doubt_about_the_rates_of_repeats_leaves_them_without_a_verdict(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
+    tmp_path: Path, verdicts: Verdicts
 ) -> None:
     """The times of each program are without a unit."""
     for name, arm, own in turns(3):
@@ -143,9 +142,7 @@ def test_a_doubt_about_the_rates_of_repeats_leaves_them_without_a_verdict(
     assert verdicts(tmp_path)["speed"]["word"] in ("undetermined", "not compared")
 
 
-def test_two_long_pauses_of_every_run_of_an_arm_count(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
-) -> None:
+def test_two_long_pauses_of_every_run_of_an_arm_count(tmp_path: Path, verdicts: Verdicts) -> None:
     """At two ends of epochs, for twenty records each, which the log does not declare."""
     for name, arm, own in turns(3, apart=3000.0):
         each = seconds(300)
@@ -180,9 +177,7 @@ def write_ranks(folder: Path, *, gpu: str = "NVIDIA A40", **ranks: tuple[str, ..
             rewrite_placement(run, *({"node": node, "gpu": model} for node in nodes))
 
 
-def test_scaling_names_what_differs_beside_the_ranks(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_scaling_names_what_differs_beside_the_ranks(tmp_path: Path, asked: Asked) -> None:
     """Four ranks on another GPU: 4x as fast is not the effect of the ranks."""
     write_ranks(tmp_path, gpu="NVIDIA H100", one=("n1",), four=("n1",) * 4)
     found = asked("cells", "--scaling", tmp_path)[1]
@@ -191,7 +186,7 @@ def test_scaling_names_what_differs_beside_the_ranks(
     assert "efficiency" not in found
 
 
-def test_scaling_goes_beyond_one_node(tmp_path: Path, asked: Callable[..., Any]) -> None:
+def test_scaling_goes_beyond_one_node(tmp_path: Path, asked: Asked) -> None:
     write_ranks(tmp_path, one=("n1",), two=("n1",) * 2, four=("n1", "n1", "n2", "n2"))
     found = asked("cells", "--scaling", tmp_path)
     assert [row["ranks"] for row in found] == [1, 2, 4]
@@ -211,9 +206,7 @@ def test_a_table_of_many_verdicts_says_how_many_sentences_it_leaves_out(
     assert "more sentences" not in capsys.readouterr().out
 
 
-def test_the_speed_of_a_repeat_that_ended_early_counts(
-    tmp_path: Path, verdicts: Callable[..., dict[str, Any]]
-) -> None:
+def test_the_speed_of_a_repeat_that_ended_early_counts(tmp_path: Path, verdicts: Verdicts) -> None:
     for name, arm, own in turns(3):
         number = 54 if name == "b2" else 120
         write_run(
@@ -235,11 +228,7 @@ def test_the_speed_of_a_repeat_that_ended_early_counts(
     ],
 )
 def test_a_verdict_says_which_replicates_it_counts(
-    tmp_path: Path,
-    verdicts: Callable[..., dict[str, Any]],
-    nodes: tuple[str, str],
-    told: str,
-    cause: str,
+    tmp_path: Path, verdicts: Verdicts, nodes: tuple[str, str], told: str, cause: str
 ) -> None:
     for name, arm, own in turns(7):
         place = int(name[1:])
@@ -254,7 +243,7 @@ def test_a_verdict_says_which_replicates_it_counts(
 
 @pytest.mark.parametrize(("scatter", "effect", "found"), [(0.05, 1.0, 0), (0.01, 1.2, 11)])
 def test_single_runs_of_many_cells_may_differ_as_they_all_scatter(
-    tmp_path: Path, asked: Callable[..., Any], scatter: float, effect: float, found: int
+    tmp_path: Path, asked: Asked, scatter: float, effect: float, found: int
 ) -> None:
     """Twelve cells scatter by 5 % and are equal, or by 1 % and each is 1.2x the one before."""
     for cell in range(12):
@@ -270,7 +259,7 @@ def test_single_runs_of_many_cells_may_differ_as_they_all_scatter(
 
 
 def test_the_efficiency_of_single_runs_allows_for_the_scatter_between_runs(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     write_ranks(tmp_path, one=("n1",), four=("n1",) * 4)
     runs = (tmp_path / "one_0", tmp_path / "four_0")
@@ -280,7 +269,7 @@ def test_the_efficiency_of_single_runs_allows_for_the_scatter_between_runs(
 
 
 def test_an_effect_that_depends_on_another_factor_is_not_one_of_none(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """More workers are 1.3x as fast at two learning rates, and .77x at the other two."""
     cells = [(workers, rate, repeat) for workers in (0, 3) for rate in range(4) for repeat in "ab"]

@@ -1,9 +1,7 @@
 """Times and samples to a planted target, however it is evaluated."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
 from tests.analysis.planted.runs import (
     RNG,
+    Asked,
     evaluated,
     falling,
     rewrite_manifest,
@@ -21,7 +20,7 @@ from tests.analysis.planted.runs import (
 
 
 def test_a_target_by_name_is_the_best_value_that_every_run_reached(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """Samples = 100,000 (1 + B / 256), and more accuracy is better."""
     for batch in (64, 128, 256, 512, 1024):
@@ -46,7 +45,7 @@ def test_a_target_by_name_is_the_best_value_that_every_run_reached(
 
 
 def test_evaluations_that_are_far_apart_do_not_make_a_run_slower_to_a_target(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """One curve, evaluated each 20 or each 400 steps."""
     for name, arm, own in turns(4):
@@ -60,7 +59,7 @@ def test_evaluations_that_are_far_apart_do_not_make_a_run_slower_to_a_target(
 
 
 def test_evaluations_that_are_far_apart_move_no_critical_batch_out_of_its_interval(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """Samples = 100,000 (1 + B / 256), evaluated each 400 steps of every batch."""
     for batch in (64, 128, 256, 512, 1024):
@@ -80,9 +79,7 @@ def test_evaluations_that_are_far_apart_move_no_critical_batch_out_of_its_interv
     assert found["b_crit_low"] < 256 < found["b_crit_high"]
 
 
-def test_a_time_to_a_target_that_was_spent_in_a_queue_says_so(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_a_time_to_a_target_that_was_spent_in_a_queue_says_so(tmp_path: Path, asked: Asked) -> None:
     for name, arm, own in turns(4, apart=20_000.0):
         [start] = own["starts"]
         own["starts"] = start, start + 80.0 + (3600.0 if arm == "b" else 0.0)
@@ -94,7 +91,7 @@ def test_a_time_to_a_target_that_was_spent_in_a_queue_says_so(
 
 
 def test_a_target_that_was_neared_on_another_machine_supports_no_claim(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """The first 60 records of the second arm ran on a GPU three times as fast."""
     for name, arm, own in turns(4, apart=3000.0):
@@ -133,7 +130,7 @@ def test_runs_of_one_batch_that_differ_are_no_repeats_of_a_critical_batch(
 
 
 def test_more_looks_at_a_noisy_evaluation_make_no_run_faster_to_a_target(
-    tmp_path: Path, asked: Callable[..., Any]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """One curve with a noise of 3 % on each evaluation, each 20 or each 200 steps."""
     false = 0
@@ -150,7 +147,7 @@ def test_more_looks_at_a_noisy_evaluation_make_no_run_faster_to_a_target(
 
 @pytest.mark.parametrize(("of", "goal"), [("validation_loss", 0.3), ("loss", 0.3)])
 def test_the_noisier_of_two_equal_curves_reaches_no_target_first(
-    tmp_path: Path, asked: Callable[..., Any], of: str, goal: float
+    tmp_path: Path, asked: Asked, of: str, goal: float
 ) -> None:
     """Near the plateau, with a noise of 1 or 10 % (of evaluations .3 or 3 %)."""
     false = 0
@@ -167,9 +164,7 @@ def test_the_noisier_of_two_equal_curves_reaches_no_target_first(
     assert false <= 1
 
 
-def test_a_target_that_some_repeats_missed_has_no_factors(
-    tmp_path: Path, asked: Callable[..., Any]
-) -> None:
+def test_a_target_that_some_repeats_missed_has_no_factors(tmp_path: Path, asked: Asked) -> None:
     """Two of five of the second arm stay above it."""
     for name, _, own in turns(5):
         curve = falling(100) if name not in ("b1", "b3") else np.maximum(falling(100), 0.5)

@@ -77,24 +77,6 @@ def test_a_name_with_a_unit_is_certain(name, shown, tmp_path):
     assert rate.rate.low is not None
 
 
-@pytest.mark.parametrize("unit", [1e3, 1 / 60])
-@pytest.mark.parametrize(
-    "other",
-    [
-        ("time", lambda _, passed: 1.7e9 + passed),
-        ("elapsed_s", lambda _, passed: passed),
-        ("steps_per_s", lambda step, _: 1 / step),
-    ],
-    ids=lambda other: other[0],
-)
-def test_another_clock_tells_the_unit(other, unit, tmp_path):
-    name, shown = other
-    found = planted(tmp_path / "x.csv", {"step_time": lambda step, _: unit * step, name: shown})
-    printed = measure_rate(found.log, clock="printed")
-    assert printed.rate.value == pytest.approx(STEPS_PER_S, rel=0.02)
-    assert printed.rate.low is not None
-
-
 @pytest.mark.parametrize("name", ["elapsed_s", "train_s", "runtime"])
 @pytest.mark.parametrize("suffix", ["csv", "log"])
 def test_a_time_that_does_not_rise_did_not_pass_since_the_start(name, suffix, tmp_path):

@@ -85,6 +85,7 @@ def test_a_damaged_logs_yaml_is_named(tmp_path, capsys):
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 9\n", "git lfs pull"),
         (b"\x89PNG\r\n\x1a\n" + bytes(99), "neither text nor a known binary format"),
         (b"", "an empty file"),
+        (b"\x1f\x8b\x08" + bytes(range(99)), "gunzip"),
         (b'{"name": "x", "size": 3}', "JSON with keys name, size"),
         (b"hello\nworld 5\n", "'world 5'"),
     ],

@@ -7,8 +7,6 @@ import shutil
 import pytest
 
 from analysis.__main__ import main
-from analysis.report import check
-from analysis.report.build import Report, ReportRecord
 from tests.analysis.report.example import data_of
 
 
@@ -38,15 +36,6 @@ def test_the_check_compares_scripts_and_a_page_may_be_renamed(copied, capsys):
     assert main(["report", "--check", str(page), "--json"]) == 1
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["page"], row["of"]) == ("mine.html", "the scripts or the style")
-
-
-def test_the_check_counts_numbers_and_no_tags(tmp_path, monkeypatch):
-    record = ReportRecord(title="", margin=0.01, paths=[])
-    made = Report(page="<style>1 2</style><h2>2 of x</h2> 0.5", record=record, unread=())
-    monkeypatch.setattr(check, "build", lambda *_: made)
-    monkeypatch.setattr(check, "read_record", lambda _: record)
-    (tmp_path / "a.html").write_text(made.page)
-    assert check.check(tmp_path / "a.html") == ([], [], 2)
 
 
 def test_the_check_names_a_source_that_changed_and_what_that_changes(copied, capsys):

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from analysis.__main__ import main
 from analysis.read.find import read_logs
 from analysis.report.samples import (
     SampleSeries,
@@ -102,10 +101,3 @@ def test_a_large_image_becomes_a_small_jpeg_and_a_small_one_keeps_its_pixels(
     small = picture(file)
     assert small is not None
     assert small.startswith("data:image/png;base64,")
-
-
-def test_the_report_shows_samples_before_verdicts(runs: list[str], tmp_path: Path) -> None:
-    out = tmp_path / "report.html"
-    assert main(["report", *runs, "--out", str(out)]) == 0
-    assert out.read_text().index('id="samples"') < out.read_text().index('id="verdicts"')
-    assert out.read_text().count("data:image/png") == 8

@@ -1,6 +1,6 @@
 """Token routing: the outputs of published code, the tokens that really flow, the same for a layout.
 
-The layouts and a resume are compared in `tests/train/pretrain/test_recipes.py`.
+The layouts and a resume are compared in `tests/train/pretrain/test_recipe_ranks.py`.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""Runs that predict the image, and runs with REPA, have the same losses in all layouts."""
+"""Losses with the recipes of docs/recipes.md do not depend on the layout or on a resume."""
 
 from pathlib import Path
 
@@ -12,26 +12,45 @@ from tests.train.tiny_vae import save_dino
 
 __all__ = ["logs"]
 
+# One worker, so that the reference runs are made once.
 pytestmark = pytest.mark.xdist_group("ranks")
 
-RECIPES = [*SMALL, "train.steps=24", "checkpoint.every=12", "objective.prediction=x"]
+STEPS = 16
+KEEP = [*SMALL, f"train.steps={STEPS}", "checkpoint.every=6", "checkpoint.keep=3"]
+RECIPES = {
+    "predicted image": ["objective.prediction=x"],
+    "routing": [
+        "model.conditioning=adaln_single", "model.registers=2", "model.depth=3",
+        "model.routing.kind=tread", "model.routing.before=1", "model.routing.after=1",
+    ],
+}  # fmt: skip
+LAYOUTS = {
+    "DDP on 2, 2 microbatches": ["train.micro_batch=16"],
+    "FSDP2 on 2": ["layout.shard=2"],
+    "TP on 2, blocks recomputed": ["layout.tensor=2", "activation_checkpointing.mode=full"],
+}
 
 
-@pytest.fixture(scope="module")
-def one_rank(logs: Path) -> RunFolder:
-    return trained(logs, RECIPES)
+@pytest.fixture(scope="module", params=RECIPES)
+def one_rank(request: pytest.FixtureRequest, logs: Path) -> tuple[list[str], RunFolder]:
+    """The keys of a recipe, and its run on one rank."""
+    keys = [*KEEP, *RECIPES[request.param]]
+    return keys, trained(logs, keys)
 
 
-@pytest.mark.parametrize(
-    "layout", [["train.micro_batch=8"], ["layout.shard=2", "train.micro_batch=16"]], ids=str
-)
-def test_the_predicted_image_has_the_same_losses_on_two_ranks_and_after_a_resume(
-    logs: Path, one_rank: RunFolder, layout: list[str]
+def expect_alike_and_resumable(one: RunFolder, run: RunFolder, logs: Path) -> None:
+    """Check that a run on two ranks has the losses of one rank, also after a resume."""
+    assert largest_difference(one, run, steps=STEPS) < 1e-6
+    again = losses(resumed(run, step=6, ranks=2, logs=logs))
+    assert again == {step: loss for step, loss in losses(run).items() if step > 6}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_recipe_has_the_same_losses_on_two_ranks_and_after_a_resume(
+    logs: Path, one_rank: tuple[list[str], RunFolder], layout: str
 ) -> None:
-    run = trained(logs, [*RECIPES, *layout], ranks=2)
-    assert largest_difference(one_rank, run, steps=24) < 1e-6
-    again = losses(resumed(run, step=12, ranks=2, logs=logs))
-    assert again == {step: loss for step, loss in losses(run).items() if step > 12}
+    keys, one = one_rank
+    expect_alike_and_resumable(one, trained(logs, [*keys, *LAYOUTS[layout]], ranks=2), logs)
 
 
 @pytest.fixture(scope="module")
@@ -41,10 +60,10 @@ def aligned(logs: Path, stored: Path) -> list[str]:
     keys = {"images": str(stored / "images"), "vae": str(stored / "vae"), "feature_grid": 4}
     encode_alone(encoding(logs, features=str(logs / "dino"), **keys))
     return [
-        *SMALL, "train.steps=16", "checkpoint.every=6", "checkpoint.keep=3", "data.source=latents",
-        f"data.path={logs / 'store'}", "data.channels=4", "data.classes=3", "data.held_out=0",
-        "validation.every=null", "train.global_batch=8", "train.ema_decay=0.9", "repa.weight=0.5",
-        "repa.block=1", "repa.hidden=16", "repa.features=8",
+        *KEEP, "data.source=latents", f"data.path={logs / 'store'}", "data.channels=4",
+        "data.classes=3", "data.held_out=0", "validation.every=null", "train.global_batch=8",
+        "train.ema_decay=0.9", "repa.weight=0.5", "repa.block=1", "repa.hidden=16",
+        "repa.features=8",
     ]  # fmt: skip
 
 
@@ -54,9 +73,7 @@ def aligned(logs: Path, stored: Path) -> list[str]:
 def test_alignment_has_the_same_losses_on_two_ranks_and_after_a_resume(
     logs: Path, aligned: list[str], layout: list[str]
 ) -> None:
-    run, one_rank = trained(logs, [*aligned, *layout], ranks=2), trained(logs, aligned)
-    assert largest_difference(one_rank, run, steps=16) < 1e-6
-    again = losses(resumed(run, step=6, ranks=2, logs=logs))
-    assert again == {at: loss for at, loss in losses(run).items() if at > 6}
+    run, one = trained(logs, [*aligned, *layout], ranks=2), trained(logs, aligned)
+    expect_alike_and_resumable(one, run, logs)
     plain = losses(trained(logs, [*aligned, "repa.weight=0"]))
     assert abs(losses(run)[1] - plain[1]) > 0.01

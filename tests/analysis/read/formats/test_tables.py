@@ -70,22 +70,12 @@ def test_a_table_without_a_count_is_read_by_its_loss(tmp_path):
     [
         ('{"train_loss": [3, 2, 1], "val_loss": [4, 3, null], "best": 2}', "unit", 3),
         ('{"history": {"epochs": [5, 6, 7], "loss": [3, 2, 1], "lr": [1, 2]}}', "epoch", 7),
-        ("INFO done: {'val_loss': [4, 3, nan], 'loss': [3, 2, 1]}", "unit", 3),
     ],
 )
 def test_lists_of_numbers_are_records(text, axis, last, tmp_path):
     (tmp_path / "history.json").write_text(text)
     [log] = read_logs([str(tmp_path)])
     assert (log.axis, log.step[-1], log.last("loss")) == (axis, last, 1)
-
-
-def test_evaluations_beside_the_records_are_theirs(tmp_path):
-    text = (
-        '{"train": [{"loss": 3}, {"loss": 2}, {"loss": 1}], "val": [{"loss": 5}, {}, {"loss": 4}]}'
-    )
-    (tmp_path / "history.json").write_text(text)
-    [log] = read_logs([str(tmp_path)])
-    assert (log.last("loss"), log.evaluations[-1]["val/loss"]) == (1, 4)
 
 
 def test_an_evaluation_without_a_step_is_at_the_record_before_it(tmp_path):
@@ -99,22 +89,7 @@ def test_an_evaluation_without_a_step_is_at_the_record_before_it(tmp_path):
     )
 
 
-def test_the_last_of_fewer_evaluations_is_of_the_last_record(tmp_path):
-    (tmp_path / "history.json").write_text('{"loss": [4, 3, 2, 1], "val_loss": [5, 2.5]}')
-    [log] = read_logs([str(tmp_path)])
-    assert log.evaluations == ({"val_loss (the last)": 2.5, "step": 4, "line": 4},)
-
-
-def test_tables_that_web_pages_export_are_read_by_run_and_by_tag(tmp_path):
-    kinds = ("", "__MIN", "__MAX")
-    names = [f"{run} - train/loss{kind}" for run in ("base", "a - b") for kind in kinds]
-    rows = [f'"{n}"' + f',"{9 / n}"' * 3 + f',"{8 / n}"' * 3 for n in range(1, 31)]
-    head = ",".join(f'"{name}"' for name in ["Step", *names])
-    (tmp_path / "export.csv").write_text("\n".join([head, *rows]))
-    logs = read_logs([str(tmp_path)])
-    assert [(log.name, log.last("loss"), log.uncertain) for log in logs] == [
-        ("base", 0.3, {}), ("a - b", pytest.approx(8 / 30), {}),
-    ]  # fmt: skip
+def test_a_table_that_tensorboard_exports_has_the_tag_as_its_name(tmp_path):
     path = tmp_path / "run-base-tag-train_loss.csv"
     rows = [f"{1.7e9 + n},{n},{9 / n}" for n in range(1, 31)]
     path.write_text("\n".join(["Wall time,Step,Value", *rows]))

@@ -66,7 +66,6 @@ LOCALES = {
     "x.log": "step {n} loss {loss} time per step {seconds} s",
     "x.csv": "{n};{loss};{seconds}",
     "x.tsv": "{n}\t{loss}\t{seconds}",
-    "x.jsonl": '{{"step": {n}, "loss": "{loss}", "step_s": "{seconds}"}}',
 }
 
 

@@ -1,1 +1,0 @@
-"""Commands on files rather than measures: archives and pages."""
