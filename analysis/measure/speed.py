@@ -142,8 +142,7 @@ def speed_contrast(
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
     if unit != "image" or shift:
-        per = "tokens/s as printed" if unit == "token/device" else f"{unit}s/s"
-        found = replace(found, remarks=(*found.remarks, f"in {per}"))
+        found = replace(found, remarks=(*found.remarks, f"in {unit}s/s"))
     if unit == "step" and (unclear := unclear_key(base.runs[0].log, arm.runs[0].log)):
         remarks.append(f"what {unclear} changes is not known")
         found = replace(found, is_claim=False)

@@ -10,7 +10,7 @@ from analysis.stats.intervals import Estimate, Floats
 from analysis.stats.mean import (
     Mean,
     autocorrelation_time,
-    independent,
+    lag_one_time,
     mean_of,
     weighted,
 )
@@ -27,6 +27,8 @@ SLOW_TIMES = 2.0
 # A lasting change of speed: deviations and size that it needs, and the least part on either side.
 CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
 CHANGE_WINDOW = 9
+# The quantiles that clip it: pauses make values long, and seldom one short.
+CHANGE_CLIP = (0.05, 0.85)
 SIGMA_OF_MAD = 1.4826
 
 
@@ -155,24 +157,31 @@ def ratio_of_means(above: Floats, below: Floats, *, weights: Floats) -> Mean:
 def lasting_change(logs: Floats) -> Change | None:
     """Return the strongest lasting change of the level of `logs` [n], if there is one.
 
-    It is searched in running medians, in which single pauses do not count.
+    It is searched in running medians, in which single pauses do not count. Its error is by the
+    scatter and the autocorrelation that are left on both sides of it.
     """
     n = len(logs)
     edge = max(CHANGE_EDGE, n // 20)
     if n < 3 * CHANGE_EDGE:
         return None
     padded = np.pad(logs, CHANGE_WINDOW // 2, mode="edge")
-    levels = np.median(np.lib.stride_tricks.sliding_window_view(padded, CHANGE_WINDOW), axis=1)
-    sums = np.cumsum(levels)
+    windows = np.lib.stride_tricks.sliding_window_view(padded, CHANGE_WINDOW)
+    sums = np.cumsum(np.median(windows, axis=1))
     heads = np.arange(edge, n - edge)
     change = (sums[-1] - sums[heads - 1]) / (n - heads) - sums[heads - 1] / heads
     cut = int(heads[np.argmax(np.abs(change) * np.sqrt(heads * (n - heads)))])
-    before, after = float(levels[:cut].mean()), float(levels[cut:].mean())
-    size = after - before
-    variance, effective = independent(levels - np.repeat([before, after], [cut, n - cut]), fitted=2)
-    error = math.sqrt(variance / effective * n**2 / (cut * (n - cut)))
-    is_lasting = abs(size) > max(CHANGE_SIZE, CHANGE_STRENGTH * error)
-    return Change(index=cut, ratio=math.exp(size)) if is_lasting else None
+    sides = logs[:cut], logs[cut:]
+    medians = np.repeat([np.median(side) for side in sides], [cut, n - cut])
+    rest = logs - medians
+    rest = np.clip(rest, *np.quantile(rest, CHANGE_CLIP))
+    # Where two levels alternate, a median jumps from one to the other for a handful of values.
+    before, after = (float(side.mean()) for side in np.split(medians + rest, [cut]))
+    rest = medians + rest - np.repeat([before, after], [cut, n - cut])
+    time = max(autocorrelation_time(rest, fitted=2), lag_one_time(rest))
+    error = float(rest.std()) * (time * n / (cut * (n - cut))) ** 0.5
+    size = abs(after - before)
+    is_lasting = size > CHANGE_SIZE and size > CHANGE_STRENGTH * error
+    return Change(index=cut, ratio=math.exp(after - before)) if is_lasting else None
 
 
 def robust(values: Floats) -> tuple[float, float]:
