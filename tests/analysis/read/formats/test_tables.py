@@ -89,6 +89,12 @@ def test_an_evaluation_without_a_step_is_at_the_record_before_it(tmp_path):
     )
 
 
+def test_the_last_of_fewer_evaluations_is_of_the_last_record(tmp_path):
+    (tmp_path / "history.json").write_text('{"loss": [4, 3, 2, 1], "val_loss": [5, 2.5]}')
+    [log] = read_logs([str(tmp_path)])
+    assert log.evaluations == ({"val_loss (the last)": 2.5, "step": 4, "line": 4},)
+
+
 def test_a_table_that_tensorboard_exports_has_the_tag_as_its_name(tmp_path):
     path = tmp_path / "run-base-tag-train_loss.csv"
     rows = [f"{1.7e9 + n},{n},{9 / n}" for n in range(1, 31)]
