@@ -44,8 +44,9 @@ def distinct_runs(logs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
     return kept, remarks
 
 
-def _last_step(log: RunLog) -> int:
-    return int(log.step[-1]) if len(log) else 0
+def _last_step(log: RunLog) -> tuple[int, bool]:
+    """Return the last step, and whether times are known, by which one of two copies is kept."""
+    return (int(log.step[-1]) if len(log) else 0), "time" in log.values
 
 
 def why_one_training(a: RunLog, b: RunLog) -> str | None:
@@ -61,7 +62,7 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     # One that resumes from an earlier checkpoint repeats steps, and a repeat begins at the first.
     goes_back = gap <= 0 and last.step[0] > NEXT * interval and began >= ended
     is_next = (0 < gap <= NEXT * interval and not began < ended) or goes_back
-    if is_next and a.config is not None:
+    if is_next:
         return "a segment of the training"
     _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
     if 2 * len(at_a) < min(len(a), len(b)):
@@ -71,7 +72,8 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     is_equal = _are_equal(a.column("loss")[at_a], b.column("loss")[at_b])
     if np.isnan(apart).all():
         return "a copy" if is_equal and a.path != b.path else None
-    pace = float(np.nanmedian(np.diff(time))) if len(time) > 1 else 0.0
+    between = np.diff(time[np.isfinite(time)])
+    pace = float(np.median(between)) if len(between) else 0.0
     in_step = min(IN_STEP * pace, LOCKED_S)
     if a.config is None:
         # Of logs without a config the losses have to agree, too.

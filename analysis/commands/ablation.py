@@ -19,4 +19,6 @@ def run(args: argparse.Namespace) -> int:
     rows = effect_rows(group_arms(measure_rates(known)))
     put(rows, args)
     remark(f"{log.name}: left out: its config is not known" for log in logs if log.config is None)
+    if not rows:
+        remark(["no two cells differ in one factor only"])
     return 0 if rows else 1

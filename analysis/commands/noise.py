@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.measure.gradient_noise import noise_remarks, noise_rows, read_noise
+from analysis.measure.gradient_noise import by_step, noise_remarks, noise_rows, read_noise
 from analysis.read.find import places
 from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
@@ -14,9 +14,12 @@ EXAMPLE = "ditbench noise logs/digits-1120"
 
 
 def options(parser: argparse.ArgumentParser) -> None:
-    """Add the number of stages."""
+    """Add the number of stages and the form."""
     parser.add_argument(
         "--stages", type=_positive, default=10, help="most stages of training (default: 10)"
+    )
+    parser.add_argument(
+        "--by-step", action="store_true", help="print one column of B_simple per step"
     )
 
 
@@ -35,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     logs = [read_noise(run, stages=args.stages) for run in runs]
     found = [(log, noise_rows(log)) for log in logs]
     table = [row for _, rows in found for row in rows]
-    put(table, args, drop=DROP)
+    put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
     for log, rows in found:
         remark(noise_remarks(log, rows))
     return 0 if any(row["verdict"] == DETERMINED for row in table) else 1

@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     rows = [_row(base, arm, found) for (base, arm), found in zip(pairs, judged, strict=True)]
     put(rows, args, drop=("mfu", "images_per_s"))
     remark(f"{name}: left out: no other number of ranks with the same settings" for name in alone)
+    unknown = [arm.name for arm in arms if not _ranks(arm) or arm.runs[0].log.config is None]
+    remark(f"{name}: left out: its ranks or its config are not known" for name in unknown)
     return 0 if rows else 1
 
 

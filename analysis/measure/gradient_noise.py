@@ -173,6 +173,17 @@ def _known(found: Estimate) -> Estimate | None:
     return found if np.isfinite(found.value) else None
 
 
+def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return `noise_rows` with a column per step that holds B_simple and its interval."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in table:
+        first = {name: row[name] for name in ("run", "t")}
+        b, low, high = (row[f"b_simple{end}"] for end in ("", "_low", "_high"))
+        text = row["verdict"] if b is None else f"{b:.3g} [{low:.3g}, {high:.3g}]"
+        found.setdefault((row["run"], row["t"]), first)[f"step {row['step']}"] = text
+    return list(found.values())
+
+
 def noise_remarks(log: GradientNoiseLog, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the remarks that go below the table of a run."""
     if log.malformed:

@@ -9,13 +9,14 @@ import numpy as np
 
 from analysis.foreign_keys import kind_of, place_of
 from analysis.measure.differences import decays, differences, key_kind, keys_of_others
+from analysis.measure.time_breakdown import start_time
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from configs.schema import KINDS
-from runs.records import is_number, starts
+from runs.records import is_number
 
 AXES = {
     "step": "optimizer steps",
@@ -43,10 +44,26 @@ _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
 # Words in the names of evaluations of which more, or less, is better.
 _HIGHER = frozenset(
     ["accuracy", "acc", "acc1", "top1", "top5", "recognised", "precision", "recall", "f1", "auc",
-     "map", "iou", "miou", "dice", "psnr", "ssim", "clip", "bleu", "gain"]
+     "map", "iou", "miou", "dice", "psnr", "ssim", "clip", "bleu", "rouge", "gain", "reward",
+     "inception"]
 )  # fmt: skip
 _LOWER = frozenset(
-    ["loss", "error", "fid", "kid", "perplexity", "ppl", "mse", "rmse", "mae", "nll"]
+    [
+        "loss",
+        "error",
+        "fid",
+        "kid",
+        "lpips",
+        "perplexity",
+        "ppl",
+        "bpd",
+        "mse",
+        "rmse",
+        "mae",
+        "nll",
+        "wer",
+        "cer",
+    ]
 )
 
 
@@ -81,7 +98,7 @@ class Range:
         if self.by == "step":
             words = f"from step {begin} to {end}" if is_late else f"up to step {end}"
         else:
-            unit = self.by.replace("_", " ")
+            unit = AXES[self.by] if self.by in TIMED else self.by
             words = f"from {begin} to {end} {unit}" if is_late else f"up to {end} {unit}"
         return f"{words}, which all have"
 
@@ -163,8 +180,9 @@ def axis_values(log: RunLog, by: str) -> Floats:
     if by == "wall" and "time" in log.uncertain:
         return np.full(len(log), np.nan)
     if by == "wall":
-        begun = [event["time"] for event in starts(log.events)]
-        return log.column("time") - (min(begun) if begun else np.nan)
+        time = log.column("time" if "time" in log.values else "elapsed_s")
+        began = start_time(log)
+        return time - (np.nan if began is None else began)
     if by == "gpu_hours":
         return _rank_hours(log)
     return log.column(by)

@@ -8,10 +8,13 @@ import numpy as np
 
 from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import CLOCKED, RunLog, kept_with_log
+from configs.errors import Unreadable
 from runs.records import ends, starts, submissions
 
 # Rows that were written out of order fall by less.
 MOST_FALL_S = 60.0
+# A log that begins after more intervals than this lacks its head.
+LATEST_HEAD = 2
 PARTS = (
     "queue", "setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval",
     "profile", "lost", "between", "other",
@@ -157,3 +160,21 @@ def _row_before(rows: Iterable[Mapping[str, Any]], attempt: int, step: int) -> M
 def _increase(rows: Iterable[Mapping[str, Any]], name: str, base: float) -> float:
     values = [row[name] for row in rows if type(row.get(name)) in (int, float, np.float64)]
     return max(0.0, max(values) - base) if values else 0.0
+
+
+def start_time(log: RunLog) -> float | None:
+    """Return the time of the run's first start, by its first record and its pace if need be."""
+    begun = [event["time"] for event in starts(log.events)]
+    breakdown = time_breakdown(log)
+    if begun and breakdown is not None and "train_s" in log.values:
+        return breakdown.began
+    if "time" not in log.values and "elapsed_s" in log.values:
+        return 0.0
+    known = ~np.isnan(log.column("time"))
+    time, step = log.column("time")[known], log.step[known]
+    if begun or len(time) < 2:
+        return min(begun, default=None)
+    steps = np.diff(step)
+    if step[0] > LATEST_HEAD * np.median(steps):
+        raise Unreadable(f"{log.path}: begins at step {step[0]}: when it began is not known")
+    return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))

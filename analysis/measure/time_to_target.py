@@ -13,16 +13,14 @@ from numpy.typing import NDArray
 from analysis.measure.differences import causes, differences
 from analysis.measure.loss import final_loss
 from analysis.measure.loss_curve import at_common_guidance, sense_of, why_other, why_unlike
-from analysis.measure.time_breakdown import time_breakdown
+from analysis.measure.time_breakdown import start_time
 from analysis.observations import group_alike
 from analysis.one_training import distinct_runs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
-from runs.records import ends, starts
+from runs.records import ends
 
-# A log that begins after more intervals than this lacks its head.
-LATEST_HEAD = 2
 # Keys in which runs to one critical batch may differ within a batch.
 FREE = ("seed", "train.steps")
 MLPERF = "MLPerf"
@@ -112,7 +110,7 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     """
     found = _metric(log, target.name)
     index = target.index(found.values, of_first=log.format == MLPERF)
-    began = _start_time(log)
+    began = start_time(log)
     if began is None:
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
     if index is None:
@@ -203,24 +201,6 @@ def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
 def _progress(found: _Metric) -> Floats:
     """Return the images [n], or the steps if a row has no images."""
     return found.step if np.isnan(found.images).any() else found.images
-
-
-def _start_time(log: RunLog) -> float | None:
-    """Return the time of the run's first start, by its first record and its pace if need be."""
-    begun = [event["time"] for event in starts(log.events)]
-    breakdown = time_breakdown(log)
-    if begun and breakdown is not None and "train_s" in log.values:
-        return breakdown.began
-    if "time" not in log.values and "elapsed_s" in log.values:
-        return 0.0
-    known = ~np.isnan(log.column("time"))
-    time, step = log.column("time")[known], log.step[known]
-    if begun or len(time) < 2:
-        return min(begun, default=None)
-    steps = np.diff(step)
-    if step[0] > LATEST_HEAD * np.median(steps):
-        raise Unreadable(f"{log.path}: begins at step {step[0]}: when it began is not known")
-    return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))
 
 
 Reached = tuple[RunLog, TimeToTarget | None]

@@ -173,6 +173,8 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if is_mean(placed.loss_name) and placed.axis != "epoch":
         facts["mean_loss"] = placed.loss_name
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
+    if "batch" not in merged and _is_size(merged["batch_number"], merged["step"]):
+        merged = merged.replace(batch=merged["batch_number"])
     if "global_batch" in merged:
         merged = merged.replace(batch=merged["global_batch"])
     elif "batch" in merged and any(map(_OF_PARTS.search, map(key_of, merged.columns))):
@@ -227,6 +229,15 @@ def _is_rounded(step: Ints) -> bool:
         return False
     digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
     return bool(np.median(rises) < 10 * top / 10**digits)
+
+
+def _is_size(batch: Floats, step: Floats) -> bool:
+    """Whether a `batch` is the same in all records, and not the distance between them.
+
+    Another counts batches: `batch 40 global_step 440`.
+    """
+    size = _only(batch)
+    return size is not None and not (np.diff(step) == size).all()
 
 
 def _only(batch: Floats) -> int | None:

@@ -102,10 +102,11 @@ def compare_all(arms: Sequence[Arm], *, by: str, margin: float) -> list[dict[str
 
 
 def _scores_of_others(logs: Sequence[RunLog]) -> list[str]:
-    """Return the evaluations, as an accuracy, of which more is better, of all but our trainers."""
+    """Return the evaluations but losses of which more, or less, is better, of other trainers."""
     kinds = {(log.config or {}).get("kind") for log in logs}
     found = {name for log in logs for one in log.evaluations for name in one}
-    scores = sorted(name for name in found if sense_of(name) == "higher")
+    known = (name for name in found if sense_of(name) != "unknown")
+    scores = sorted(name for name in known if "loss" not in name.lower())
     return [] if kinds & (KINDS.keys() - {"command"}) else scores
 
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from analysis.read.formats.structured import AXES, NO_COLUMNS, as_numbers, logs_of
 from analysis.read.run_log import RunLog
@@ -71,7 +72,27 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
             named = dict(zip(head, cells, strict=False))
             # A comma is one of decimals where another sign stands between cells.
             rows.append((line, as_numbers(named, has_commas=delimiter != ",")))
-    return logs_of(rows, path=path, name=name, kind="csv", columns=columns)
+    runs = dict.fromkeys(cell.rpartition(" - ")[0] for cell in head if cell.endswith("__MIN"))
+    tables = {run: _of_run(rows, run) for run in runs} or {name: rows}
+    options: Mapping[str, Any] = {"path": path, "kind": "csv", "columns": columns}
+    return [log for run, own in tables.items() for log in logs_of(own, name=run, **options)]
+
+
+def _of_run(
+    rows: Sequence[tuple[int, dict[str, float]]], run: str
+) -> list[tuple[int, dict[str, float]]]:
+    """Return the rows of a run in a table that the web page of wandb exports.
+
+    It has columns `RUN - NAME`, also of the least and the greatest value of each.
+    """
+    found = []
+    for line, named in rows:
+        parts = {name.rpartition(" - "): value for name, value in named.items()}
+        kept = {whose: v for whose, v in parts.items() if not whose[2].endswith(("__MIN", "__MAX"))}
+        if any(of == run for of, *_ in kept):
+            own = {metric: value for (of, _, metric), value in kept.items() if of in ("", run)}
+            found.append((line, own))
+    return found
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

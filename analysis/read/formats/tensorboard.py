@@ -45,7 +45,7 @@ def read_events(path: Path, *, name: str) -> list[RunLog]:
     try:
         for number, record in enumerate(RawEventFileLoader(str(path)).Load(), start=1):
             done += len(record) + FRAME
-            scalars = _scalars(Event.FromString(record))
+            scalars = _scalars(Event.FromString(record), path.parent.name)
             if len(scalars) > 2:
                 cells.add(len(lines), scalars)
                 lines.append(number)
@@ -61,14 +61,19 @@ def read_events(path: Path, *, name: str) -> list[RunLog]:
     return [replace(log, remarks=(remark,)) for log in logs]
 
 
-def _scalars(event: "Event") -> dict[str, float]:
-    """Return the `step`, the `time` and the scalars of one event, by tag."""
+def _scalars(event: "Event", folder: str) -> dict[str, float]:
+    """Return the `step`, the `time` and the scalars of one event, by tag.
+
+    `add_scalars("loss", {"val": ...})` writes the tag `loss` into a folder `loss_val`.
+    """
     found = {"step": float(event.step), "time": event.wall_time}
     for value in event.summary.value:
         scalar = _scalar(value)
         is_named = value.tag not in ("", "step", "time") and not _OVER.search(value.tag)
         if is_named and scalar is not None:
-            found[value.tag] = scalar if np.isfinite(scalar) else np.inf
+            part = folder.removeprefix(f"{value.tag.replace('/', '_')}_")
+            tag = value.tag if part == folder else f"{value.tag}/{part}"
+            found[tag] = scalar if np.isfinite(scalar) else np.inf
     return found
 
 

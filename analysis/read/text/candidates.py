@@ -176,7 +176,8 @@ def _columns(
     found: dict[str, str] = {}
     for key, one in kind.fields.items():
         column = meanings[key][0]
-        if key == step or column in ("", "step", "batch_idx"):
+        is_place = column == "batch_number" and one.total is not None
+        if key == step or is_place or column in ("", "step", "batch_idx"):
             continue
         is_preferred = (
             column == "loss"

@@ -45,7 +45,7 @@ def counted_steps(kind: Kind) -> list[str]:
             continue
         if column == "step":
             ranked.append((preference(one.name), key))
-        elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch"):
+        elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch_number"):
             if total or distinct(kind.rows[key]) > 1:
                 ranked.append((50, key))
         elif total and words in ("", "iters", "i"):

@@ -322,5 +322,5 @@ def _named(gap: str) -> tuple[str, str, int, str]:
 def _is_shared(name: str) -> bool:
     """Whether other quantities have this name with a word in front: `box loss`, `data time`."""
     return meaning(name)[0] in (
-        "loss", "lr", "batch", "images", "tokens", "duration_s", "time", "grad_norm"
+        "loss", "lr", "batch", "batch_number", "images", "tokens", "duration_s", "time", "grad_norm"
     )  # fmt: skip

@@ -55,7 +55,8 @@ class Kind:
     def is_one_with(self, other: "Kind") -> bool:
         """Whether the fields of one are at least half of the other's, or both draw the same bar.
 
-        Such a bar begins with a count and its total: `99/99 - ETA: 9s - loss: 5.0`, and at the end
+        Two with a loss may differ in the names of evaluations. Such a bar begins with a count and
+        its total: `99/99 - ETA: 9s - loss: 5.0`, and at the end
         `99/99 - 12s - loss: 3.0 - val_loss: 2.5`.
         """
         few, many = sorted((self.fields, other.fields), key=len)
@@ -65,7 +66,12 @@ class Kind:
         is_part = few.keys() <= many.keys() and 2 * len(few) >= len(many)
         is_same_bar = is_bar and len(few.keys() & many.keys()) > 1
         is_same_bar |= BAR_STEP in few and BAR_STEP in many
+        own, others = self._of_training(), other._of_training()
+        is_part |= own == others and any(is_loss(self.fields[key].name) for key in own)
         return self.head == other.head and (is_part or is_same_bar)
+
+    def _of_training(self) -> set[str]:
+        return {key for key, one in self.fields.items() if not is_evaluation(one.name)}
 
 
 @dataclass(kw_only=True)

@@ -149,7 +149,10 @@ def test_two_curves_that_part_steadily_have_the_interval_of_their_noise() -> Non
     [
         (Range(by="step", low=10, high=1200), "up to step 1200, which all have"),
         (Range(by="step", low=1080, high=1200), "from step 1080 to 1200, which all have"),
-        (Range(by="train_s", low=0.5, high=60), "up to 60 train s, which all have"),
+        (
+            Range(by="train_s", low=0.5, high=60),
+            "up to 60 seconds of training steps, which all have",
+        ),
     ],
 )
 def test_a_range_names_its_begin_if_that_leaves_something_out(found, told):

@@ -74,17 +74,29 @@ def test_logs_of_one_training_in_one_folder_count_once():
     assert len(arms[0].runs[0].remarks) >= 2
 
 
+def test_the_output_of_a_job_that_resumed_another_is_of_the_same_training():
+    first = replace(WHOLE, name="slurm-1.out", path=Path("base/slurm-1.out"), config=None)
+    again = run("slurm-2.out", first=81, last=200, start=150.0)
+    again = replace(again, path=Path("base/slurm-2.out"), config=None)
+    elsewhere = replace(again, name="other", path=Path("other/slurm-2.out"))
+    arms = group_arms(measure_rates([first, again, elsewhere]))
+    assert [arm.name for arm in arms] == ["slurm-2.out", "other"]
+    told = "left out: slurm-1.out is a segment of the training of slurm-2.out"
+    assert told in arms[0].runs[0].remarks
+
+
 def test_runs_of_a_sweep_that_started_together_stay_several():
     logs = [WHOLE, replace(RANK, values=RANK.values | {"loss": 0.9 * RANK.column("loss")})]
     assert len(group_arms(measure_rates([replace(log, config=None) for log in logs]))) == 2
 
 
 def test_the_logs_of_checkpoints_are_parts_of_the_last_one():
-    """As Hugging Face's Trainer leaves its state in each checkpoint."""
+    """As Hugging Face's Trainer leaves its state in each checkpoint, and events in `runs`."""
     logs = []
     for last in (40, 80, 100):
         kept = {"loss": WHOLE.column("loss")[:last]}
         log = log_of(kept, name=f"{last}", steps=WHOLE.step[:last])
         logs.append(replace(log, path=Path(f"out/checkpoint-{last}/trainer_state.json")))
-    (arm,) = group_arms(measure_rates(logs))
-    assert arm.name == "100"
+    events = replace(WHOLE, name="events", path=Path("out/runs/March/events.out"), config=None)
+    (arm,) = group_arms(measure_rates([*logs, events]))
+    assert arm.name == "events"

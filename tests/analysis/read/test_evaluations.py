@@ -100,3 +100,17 @@ def test_events_without_a_version_are_read_and_values_over_samples_are_not(tmp_p
     path.write_bytes(data[int.from_bytes(data[:8], "little") + 16 :])
     [log] = read_logs([str(path)])
     assert (len(log), log.last("loss")) == (30, pytest.approx(0.3))
+
+
+def test_the_folder_of_added_scalars_says_whose_loss_it_is(tmp_path):
+    rows: list[dict[str, float | str]] = [
+        {"step": step, "loss": 3 / step, "time": START + step} for step in range(1, 31)
+    ]
+    for folder in ("loss_train", "loss_val"):
+        write_events(tmp_path / folder, rows)
+    trained, evaluated = read_logs([str(tmp_path)])
+    assert (trained.last("loss"), trained.evaluations) == (pytest.approx(0.1), ())
+    assert (evaluated.last("loss"), evaluated.evaluations[-1]["loss/val"]) == (
+        None,
+        pytest.approx(0.1),
+    )

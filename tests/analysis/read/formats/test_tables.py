@@ -95,7 +95,16 @@ def test_the_last_of_fewer_evaluations_is_of_the_last_record(tmp_path):
     assert log.evaluations == ({"val_loss (the last)": 2.5, "step": 4, "line": 4},)
 
 
-def test_a_table_that_tensorboard_exports_has_the_tag_as_its_name(tmp_path):
+def test_tables_that_web_pages_export_are_read_by_run_and_by_tag(tmp_path):
+    kinds = ("", "__MIN", "__MAX")
+    names = [f"{run} - train/loss{kind}" for run in ("base", "a - b") for kind in kinds]
+    rows = [f'"{n}"' + f',"{9 / n}"' * 3 + f',"{8 / n}"' * 3 for n in range(1, 31)]
+    head = ",".join(f'"{name}"' for name in ["Step", *names])
+    (tmp_path / "export.csv").write_text("\n".join([head, *rows]))
+    logs = read_logs([str(tmp_path)])
+    assert [(log.name, log.last("loss"), log.uncertain) for log in logs] == [
+        ("base", 0.3, {}), ("a - b", pytest.approx(8 / 30), {}),
+    ]  # fmt: skip
     path = tmp_path / "run-base-tag-train_loss.csv"
     rows = [f"{1.7e9 + n},{n},{9 / n}" for n in range(1, 31)]
     path.write_text("\n".join(["Wall time,Step,Value", *rows]))

@@ -1,5 +1,6 @@
 """Counts of a text: steps, epochs, batches and what counts none of them."""
 
+import numpy as np
 import pytest
 
 from configs.errors import Unreadable
@@ -117,6 +118,21 @@ def test_the_count_of_timm_is_that_of_the_batches(tmp_path):
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert log.step[-1] == 799
+
+
+@pytest.mark.parametrize(
+    ("line", "batch"),
+    [("epoch {e} batch {i}/40 step {n} loss {x}", None),
+     ("step {n} (epoch {e}, batch {i} of 40) loss {x}", None),
+     ("step {n} batch {i}/40 batch_size 64 loss {x}", 64),
+     ("step {n} batch 64 loss {x}", 64),
+     ('{{"epoch": {e}, "batch": {i}, "step": {n}, "loss": {x}}}', None)],
+)  # fmt: skip
+def test_the_number_of_a_batch_is_no_size_of_it(line, batch, tmp_path):
+    rows = [line.format(e=n // 40, i=n % 40, n=n, x=3 / n) for n in range(4, 400, 4)]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert log.global_batch == batch
+    assert np.isnan(log.column("batch")).all() == (batch is None)
 
 
 def test_a_count_that_other_lines_call_epochs_is_one(tmp_path):

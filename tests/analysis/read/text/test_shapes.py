@@ -143,6 +143,17 @@ def test_lines_of_another_kind_may_go_on(tmp_path):
     assert any("lines of another kind go on to timestep 149" in remark for remark in log.remarks)
 
 
+@pytest.mark.parametrize(("word", "last"), [("Val", 30), ("Quick", 29)])
+def test_the_last_line_of_a_training_may_have_another_form(word, last, tmp_path):
+    lines = [
+        f"Epoch {n}/30 | Loss: {3 / n:.4f} | {word} Acc ({name}={50 + n})"
+        for n, name in enumerate(["sample", "sample", "sample", "sample", "full"] * 6, start=1)
+    ]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("loss")) == (last, round(3 / last, 4))
+    assert any("go on to epoch 30" in remark for remark in log.remarks) == (last < 30)
+
+
 def test_a_column_of_fractions_is_no_step(tmp_path):
     rows = [f"{0.01 + n % 3 / 1000},{9 / n}" for n in range(1, 21)]
     (tmp_path / "x.csv").write_text("train_step,train_loss\n" + "\n".join(rows))
