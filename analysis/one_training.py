@@ -44,8 +44,9 @@ def distinct_runs(logs: Sequence[RunLog]) -> tuple[list[RunLog], list[str]]:
     return kept, remarks
 
 
-def _last_step(log: RunLog) -> int:
-    return int(log.step[-1]) if len(log) else 0
+def _last_step(log: RunLog) -> tuple[int, bool]:
+    """Return the last step, and whether times are known, by which one of two copies is kept."""
+    return (int(log.step[-1]) if len(log) else 0), "time" in log.values
 
 
 def why_one_training(a: RunLog, b: RunLog) -> str | None:

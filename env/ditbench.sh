@@ -40,31 +40,6 @@ by hand
 END
 }
 
-# Print the present name of an old command.
-renamed() {
-  case "$1 ${2-}" in
-    'preflight --script' | 'train check-data' | 'finetune check-data') echo check ;;
-    preflight\ * | when\ * | 'train forecast') echo plan ;;
-    ablation\ * | scaling\ *) echo "cells --$1" ;;
-    fid\ *) echo compare ;;
-    decide\ *) echo cells --decided ;;
-    time-to-target\ *) echo target ;;
-    cbs\ *) echo target --critical-batch ;;
-    gns\ *) echo noise ;;
-    formats\ *) echo runs --formats ;;
-    site\ *) echo report ;;
-    figure\ *) echo loss --plot ;;
-    schema\ *) echo show pretrain ;;
-  esac
-}
-
-words=("$@")
-[[ ${1-} != analysis && ${1-} != launch && ${1-} != configs ]] || words=("${@:2}")
-new=$(renamed "${words[0]-}" "${words[1]-}")
-if [[ -n $new ]]; then
-  echo "ditbench: '${words[*]:0:2}' is now: ditbench $new" >&2
-  exit 2
-fi
 case ${1-} in
   '')
     usage >&2

@@ -67,11 +67,7 @@ class StudyFolder:
 
     def study(self) -> Study:
         """Return the study with every key resolved; raise `ConfigError` if it is damaged."""
-        tree = read_tree(self.study_file)
-        # Earlier versions stopped a study after so many failures alike, and left out cells.
-        for name in ("stop_after", "leave_out"):
-            tree.pop(name, None)
-        return resolve_study(tree, source=str(self.study_file))
+        return resolve_study(read_tree(self.study_file), source=str(self.study_file))
 
     def in_grid_order(self) -> list[StudyRow]:
         """Return the rows in the order of the levels on the axes, repeats of a cell together."""

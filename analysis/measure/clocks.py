@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from analysis.read.epochs import CUT_S
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.intervals import Floats, decimal_grid
+from analysis.stats.summary import SLOW_TIMES
 
 # The clocks and their meaning in `--help`, in the order of preference.
 CLOCKS = {
@@ -220,6 +221,10 @@ def _printed(log: RunLog) -> Intervals:
     seconds = _seconds_printed(log)
     unit = _PRINTED[_printed_column(log)]
     kept = seconds > 0
+    # The time of the one step that is printed holds the evaluation before it.
+    evaluated = np.diff(np.nan_to_num(log.column("evaluated")), prepend=0.0) > 0
+    if kept.any():
+        kept &= ~(evaluated & (seconds > SLOW_TIMES * np.median(seconds[kept])))
     has_images = unit in ("step", "image")
     images = log.column("images_per_s") * seconds if has_images else np.full(len(log), np.nan)
     rows = np.arange(len(log))

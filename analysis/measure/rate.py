@@ -79,7 +79,26 @@ class MeasuredRate:
         """Why the rate may be another one, so that it has no interval, alone or with repeats."""
         is_in_pieces = self.summary is not None and self.summary.is_in_pieces
         short = f"all attempts of {self.log.name} are too short to tell their warm-up"
-        return why_uncertain(self.log, clock=self.clock) or (short if is_in_pieces else None)
+        return (
+            why_uncertain(self.log, clock=self.clock)
+            or self._doubt_of_slow_steps()
+            or (short if is_in_pieces else None)
+        )
+
+    def _doubt_of_slow_steps(self) -> str | None:
+        """Return why slow steps may count too often, if the times of only some are printed."""
+        step = self.log.step[self.intervals.row]
+        each = np.median(np.diff(step)) if len(step) > 1 else 1
+        is_of_some = self.clock == "printed" and self.log.axis == "step" and each > 1
+        if is_of_some and self.summary is not None and self.summary.slow_share > NOTED_SHARE:
+            return f"times of slow steps are printed: of one step, or the mean of {each:g}"
+        return None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the rate is not known within a quarter of it."""
+        seconds = self.seconds.estimate() if self.seconds else None
+        return bool(seconds and seconds.low and seconds.low < (1 - WIDEST) * seconds.value)
 
     @property
     def why_undetermined(self) -> str | None:
@@ -93,7 +112,7 @@ class MeasuredRate:
             return "every interval holds an evaluation: training alone is not timed"
         if seconds.low is None:
             return f"{int(self.summary.kept.sum())} intervals, fewer than {MIN_VALUES}"
-        if seconds.low < (1 - WIDEST) * seconds.value:
+        if self.is_wide:
             change = self.lasting_change()
             return change or "the speed wanders, or pauses, too much for so short a run"
         return None

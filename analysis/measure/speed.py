@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.measure.differences import recipe, unclear_key
 from analysis.measure.loss_curve import Range
-from analysis.measure.rate import MeasuredRate, measure_rate, turn_rates
+from analysis.measure.rate import WIDEST, MeasuredRate, measure_rate, turn_rates
 from analysis.measure.work import why_images_doubtful, why_other_steps, work
 from analysis.observations import (
     begun_at,
@@ -82,10 +82,17 @@ class Arm:
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing.
 
-    Logs without a config are runs of their own, unless two in one folder are of one training.
+    Logs without a config are runs of their own, unless two in one folder, or below it, are of one
+    training.
     """
     arms = []
-    for group in group_alike(runs, lambda run: recipe(run.log) or _folder_of(run.log)):
+    folders = {_folder_of(run.log) for run in runs}
+
+    def highest_folder(log: RunLog) -> Path:
+        above = reversed([log.path, *log.path.parents])
+        return next(folder for folder in above if folder in folders)
+
+    for group in group_alike(runs, lambda run: recipe(run.log) or highest_folder(run.log)):
         whole = _arm(group)
         is_known = recipe(group[0].log) is not None
         arms += [whole] if is_known else [Arm(runs=(run,)) for run in whole.runs]
@@ -242,6 +249,8 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
     )
     change = changes[0] if changes else None
+    wide = (f"the speed of {run.log.name} is undetermined" for run in (base, arm) if run.is_wide)
+    unsure = next(wide, None)
     means = _ratio_of_runs(a, b)
     if means is None:
         value = math.log(a.value / b.value) + shift
@@ -254,9 +263,12 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
         # The gap of short runs may wander so much that its few independent values tell nothing.
         if found.half_width <= IN_VAIN * means.half_width:
             mean = replace(found, value=found.value + shift)
-            return Contrast(mean=mean, unit="step", n=len(common), why=change, remarks=changes)
+            alone = unsure if found.half_width > WIDEST else None
+            return Contrast(
+                mean=mean, unit="step", n=len(common), why=change, unsure=alone, remarks=changes
+            )
     mean = replace(means, value=means.value + shift)
-    return Contrast(mean=mean, unit="run", n=1, why=change)
+    return Contrast(mean=mean, unit="run", n=1, why=change, unsure=unsure)
 
 
 def _ratio_of_runs(below: Mean, above: Mean) -> Mean | None:

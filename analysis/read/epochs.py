@@ -10,6 +10,8 @@ CUT_S = 0.5
 # A bar that is drawn last at this share of its length has ended.
 ENDED = 0.98
 MOST_EPOCHS = 1e9
+# More drawings that are behind others are of other processes.
+MOST_BEHIND = 5
 _OF_STEPS = frozenset(["step_s", "steps_per_s"])
 
 
@@ -48,12 +50,12 @@ def through_epochs(rows: Rows) -> tuple[Rows, dict[str, str]]:
     long as its `of`; without one, as its last step, and as the first step to follow if it counts
     from 0. Without an epoch, a bar that begins again after its end is the next epoch's.
     """
-    rows = _through_bars(rows)
+    rows, uncertain = _through_bars(rows)
     step, epoch, of = rows["step"], rows["epoch"], rows["of"]
     epoch = np.where(epoch < MOST_EPOCHS, epoch, np.nan)
     known = np.flatnonzero(~np.isnan(epoch))
     if len(known) < 2 or not _is_within(step[known], epoch[known], of[known]):
-        return rows, {}
+        return rows, uncertain
     first = min(float(epoch[known].min()), 1.0)
     every, is_certain = _lengths(step[known], epoch[known], of[known])
     number, before = np.nan_to_num(epoch, nan=first), np.zeros(len(rows))
@@ -66,7 +68,6 @@ def through_epochs(rows: Rows) -> tuple[Rows, dict[str, str]]:
         lengths = _lengths(step[own], epoch[own], of[own])[0] if is_printed else every
         before[session] = _steps_before(number[session], first, {**every, **lengths}, lengths)
     step = step + np.floor(before)
-    uncertain = {}
     if not is_certain:
         uncertain["step"] = "the length of an epoch is not known: it counts to its last line"
     rows = rows.replace(step=step)
@@ -124,31 +125,40 @@ def _lengths(step: Floats, epoch: Floats, of: Floats) -> tuple[dict[float, float
     return found, is_certain
 
 
-def _through_bars(rows: Rows) -> Rows:
+def _through_bars(rows: Rows) -> tuple[Rows, dict[str, str]]:
     """Let the clock of bars go on, and their steps if no epoch is named, where one begins again.
 
     A bar that begins again before its end is another attempt's, and its clock goes on so that it
-    is not taken for a bar drawn twice.
+    is not taken for a bar drawn twice. One that falls behind while its clock goes on is of another
+    process, and is left out.
     """
     if "bar_s" not in rows:
-        return rows
+        return rows, {}
     step, epoch, bar_s = rows["step"], rows["epoch"], rows["bar_s"]
     total = rows["of"]
     before, passed, bars = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
-    again = (np.diff(step) < 0) | ((np.diff(step) == 0) & (np.diff(bar_s) <= 0))
+    is_next, has_ended = np.diff(epoch) > 0, (step >= ENDED * total)[:-1]
+    again = (np.diff(step) < 0) & ((bar_s[1:] <= bar_s[:-1] / 2) | is_next)
+    # If little but the ends is drawn, each is another bar's.
+    is_tie = (np.diff(step) == 0) & (np.diff(bar_s) <= 0)
+    again |= is_tie & has_ended & (2 * has_ended.sum() > len(rows))
     for row in (np.flatnonzero(again) + 1).tolist():
-        is_next = epoch[row] > epoch[row - 1]
-        has_ended = step[row - 1] >= ENDED * total[row - 1]
         passed[row] = bar_s[row - 1] + CUT_S
         bars[row] = 1
-        if np.isnan(epoch[row]) and has_ended:
+        if np.isnan(epoch[row]) and has_ended[row - 1]:
             before[row] = max(total[row - 1], step[row - 1])
-        elif not is_next:
+        elif not is_next[row - 1]:
             passed[row] += max(10.0 - bar_s[row - 1], 0.0)
-    if not bars.any():
-        return rows
-    step = step + np.cumsum(before)
-    return rows.replace(step=step, bar_s=bar_s + np.cumsum(passed), bars=np.cumsum(bars))
+    number = np.cumsum(bars)
+    apart = number * (step.max(initial=0.0) + 1)
+    is_behind = step < np.maximum.accumulate(step + apart) - apart
+    if bars.any():
+        step = step + np.cumsum(before)
+        bar_s = bar_s + np.cumsum(passed)
+        rows = rows.replace(step=step, bar_s=np.maximum.accumulate(bar_s), bars=number)
+    why = "may be of any of the processes that draw bars at once"
+    uncertain = {"loss": why, "bar": why} if is_behind.sum() > MOST_BEHIND else {}
+    return rows.take(~is_behind), uncertain
 
 
 def regularity(step: Floats) -> float:

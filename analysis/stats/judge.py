@@ -76,8 +76,8 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
         return "undetermined", one.why or (HOLDS_ONE if _holds_one(one.mean) else BY_CHANCE)
     if one.is_claim:
         return quantity.word(one.mean.value), None
-    if one.of_one_recipe:
-        return "undetermined", ONE_RECIPE
+    if one.of_one_recipe or one.unsure:
+        return "undetermined", one.unsure or ONE_RECIPE
     allowed = 1.96 * 2**0.5 * quantity.seed_scatter
     ends = one.mean.estimate()
     assert ends.low is not None

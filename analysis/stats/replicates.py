@@ -89,8 +89,9 @@ class Contrast:
 
     `sides` are the numbers of replicates of two arms that are not paired. `is_claim` says that it
     holds for the arms, not for these two runs alone. `further` are ratios over other stretches of
-    the runs. Two runs `of_one_recipe` differ by the scatter between runs only. `remarks` belong
-    into the sentence, as "nodes differ".
+    the runs. Two runs `of_one_recipe` differ by the scatter between runs only, and two of which one
+    is `unsure`, for a reason, are not called different. `remarks` belong into the sentence, as
+    "nodes differ".
     """
 
     mean: Mean | None
@@ -100,6 +101,7 @@ class Contrast:
     is_claim: bool = False
     is_refused: bool = False
     of_one_recipe: bool = False
+    unsure: str | None = None
     why: str | None = None
     further: tuple[Mean, ...] = ()
     remarks: tuple[str, ...] = ()

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.gpu.advice import Figures, advice
 from benchmarks.gpu.results import newest, read_results
 from configs.table import formatted, heading
 
@@ -14,6 +13,7 @@ PARTS = ("machine", "attention", "gemm", "trainer", "profile", "tests", "resume"
 PRODUCTS = 12  # forward, dgrad and wgrad of four layers
 HERE = Path(__file__).parent
 Line = dict[str, Any]
+Figures = dict[str, dict[str, Any]]
 
 
 def write_page(results: Path) -> Path:
@@ -52,9 +52,6 @@ def page(lines: Sequence[Line], *, name: str) -> str:
     tables["commands"] = table(
         {"piece": piece, "command": f"`{line['command']}`", "seconds": line["wall_s"]}
         for piece, line in wall.items()
-    )
-    tables["advice"] = "\n".join(
-        f"* {one}" for one in advice(figures, budget, facts.get("attention"))
     )
     seconds = max((line["time"] for line in lines), default=0.0)
     commits = list(dict.fromkeys(line["commit"] for line in lines))

@@ -1,9 +1,6 @@
-"""The page and the advice from the results of `python -m benchmarks.gpu`."""
+"""The page from the results of `python -m benchmarks.gpu`."""
 
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from benchmarks.gpu.page import page
 from benchmarks.gpu.results import newest
@@ -50,14 +47,6 @@ def results() -> list[Line]:
     ]  # fmt: skip
 
 
-def changed(name: str, **values: Any) -> list[Line]:
-    """The lines with some values of one figure changed."""
-    lines = results()
-    one = next(each for each in lines if f"{each['part']}/{each['figure']}" == name)
-    one["result"] = one["result"] | values
-    return lines
-
-
 def section(text: str, title: str) -> str:
     return text.partition(f"## {title}\n")[2].partition("\n## ")[0]
 
@@ -84,27 +73,3 @@ def test_the_newest_figure_counts_and_a_skip_replaces_none() -> None:
     assert newest([first, second, skipped, failed]) == [failed]
     assert newest([failed, first]) == [first]
     assert newest([skipped]) == [skipped]
-
-
-@pytest.mark.parametrize(
-    ("lines", "said"),
-    [
-        (results, "begin with elementwise, which is over its budget by 0.42 of 2.30 ms"),
-        (lambda: changed("resume/synchronous", losses="DIFFERENT"), "mend the resume"),
-        (lambda: changed("trainer/xl-eager", images_per_s=500.0), "graph breaks"),
-        (lambda: changed("trainer/xl-eager", data_share=0.2), "raise `data.workers`"),
-        (lambda: changed("trainer/xl-eager", gpu_gb=60.0), "but 41.0 GB were predicted"),
-        (lambda: changed("trainer/xl-eager", host_bound=0.5), "waits for its host"),
-        (lambda: changed("attention/CUDNN_ATTENTION", tflop_per_s=300.0), "CUDNN_ATTENTION is"),
-        (lambda: changed("gemm/out wgrad", tflop_per_s=300.0), "square one: out wgrad."),
-    ],
-)  # fmt: skip
-def test_a_rule_says_what_to_do(lines: Callable[[], list[Line]], said: str) -> None:
-    advised = section(page(lines(), name="x"), "What to do next")
-    assert said in advised
-    assert advised.count("\n* ") == (1 if lines is results else 2)
-
-
-def test_a_gpu_within_its_budget_gets_no_advice() -> None:
-    lines = changed("trainer/xl-compiled", mfu=0.45)
-    assert section(page(lines, name="x"), "What to do next").strip() == "Nothing."

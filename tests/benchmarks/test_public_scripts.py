@@ -1,12 +1,8 @@
 """The comparison of scripts tells equal, reordered and different output apart, on made-up jobs."""
 
-from pathlib import Path
-
 import pytest
 
-from benchmarks.public_scripts import Left, judge, overrides, resumes, varied
-
-MY = Path("my.sbatch")
+from benchmarks.public_scripts import Left, judge
 
 
 def left(text: str, state: str = "COMPLETED", name: str = "slurm-JOB.out") -> Left:
@@ -30,17 +26,3 @@ def test_output_is_equal_if_the_same_bytes_are_left(
     plain: Left, again: Left, own: Left, outcome: str
 ) -> None:
     assert judge(plain, again, own)[0] == outcome
-
-
-def test_only_requests_that_the_script_makes_or_the_machine_needs_are_overridden() -> None:
-    text = "#!/bin/bash\n#SBATCH --nodes=8 --output=/scratch/a.out\n#SBATCH --constraint=v100\n"
-    flags = overrides(text, number=0, path=MY)
-    assert {"--nodes=2", "--constraint=", "--output=output-%j.txt"} <= {*flags}
-    assert not any(flag.startswith(("--reservation", "--chdir")) for flag in flags)
-
-
-def test_the_likeliest_name_is_varied_first() -> None:
-    text = "python a.py --name x --lr 0.1\n"
-    assert varied(text, MY) == "--lr"
-    assert (varied("bash run.sh\n", MY), resumes(text, MY)) == ("", "yes")
-    assert "finds no line" in resumes("bash run.sh\n", MY)

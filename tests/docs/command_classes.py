@@ -27,7 +27,6 @@ MINUTES = (
     r"python -m train fid .+",
     r"python -m finetune tiny .+",
     r"python -m benchmarks\.block_traffic",
-    r"tensorboard .+",
 )
 _GRIDS = r"layouts|recipes|recipes-small|[a-e]|[a-e]-small"
 # Commands that need a cluster, and the tests that run their form on the one-machine Slurm, on a
@@ -35,14 +34,14 @@ _GRIDS = r"layouts|recipes|recipes-small|[a-e]|[a-e]-small"
 ON_A_CLUSTER = {
     r"sbatch (?:--nodes=2 \S+|\.\.\.) jobs/pretrain\.sbatch \S+": "slurm/test_pretrain.py",
     r"sbatch .*jobs/encode\.sbatch \S+": "jobs/test_encode.py",
-    r"sbatch .*jobs/sample\.sbatch logs/RUN num=50000": "jobs/test_sample.py",
+    r"sbatch .*jobs/sample\.sbatch logs/RUN num=50000": "docs/test_minutes.py",
     r"sbatch .*jobs/infer\.sbatch logs/RUN": "docs/test_minutes.py",
     r"sbatch .*jobs/finetune\.sbatch configs/finetune/\S+": "slurm/test_finetune.py",
     r"sbatch .*jobs/finetune\.sbatch \S+ engine=aitoolkit": "finetune/aitoolkit/test_run.py",
     r"env/interactive\.sh a100 2": "slurm/test_salloc.py",
     r"python -m launch submit configs/pretrain/\S+ resources\.gpu=a40": "slurm/test_launch.py",
     r"python -m launch submit configs/sample/\S+ run=logs/RUN": "docs/test_executed.py",
-    r"python -m launch submit STUDY --local": "slurm/test_salloc.py",
+    r"python -m launch submit STUDY --local": "launch/submit/test_local.py",
     r"python -m launch submit (?:configs/studies/\S+|STUDY (?!--local$).+)": (
         "slurm/test_studies.py"
     ),
@@ -55,6 +54,7 @@ ON_A_CLUSTER = {
     rf"make study NAME=(?:{_GRIDS})": "slurm/test_five_studies.py",
 }
 ELSEWHERE = {
+    r"tensorboard .+": "jobs/test_body.py",
     r"LOCAL_NODES=2 bash jobs/pretrain\.sbatch \S+": "jobs/test_body.py",
     r"bash jobs/pretrain\.sbatch logs/\S+ train\.steps=1000": "jobs/test_body.py",
     r"python -m launch submit configs/studies/\S+ (?:run=logs/RUN )?--local": (

@@ -7,8 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +18,6 @@ from tests.docs.command_classes import MINUTES, matching
 from tests.docs.page_commands import commands
 from tests.env.test_create import COMPLETE
 from tests.real_runs import clean_environment, events
-from tests.slurm.cluster import wait_until
 from tests.slurm.test_launch import copy_tree
 from tests.train.evaluate.test_fid import images, save_inception
 from tests.train.latent_stores import write_store
@@ -40,21 +37,15 @@ INSTEAD = {
     r"step-000000500": "step-000000200",
     r"(gns\.sbatch logs/\S+).*$": r"\1 bins=2 samples=2",
     r"samples=50$": "samples=5",
-    r"--logdir logs": "--logdir logs --port 0",
 }
 # `make test` within a test only collects them.
 MAKE_TEST = {"PYTEST_ADDOPTS": "--collect-only -q"}
 TYPED = [command for command in commands() if matching(command, MINUTES)]
 MADE = [command for command in TYPED if command.startswith("make ")]
-SERVED = [command for command in TYPED if command.startswith("tensorboard ")]
 OF_A_STUDY = [command for command in TYPED if "logs/STUDY" in command]
 OF_A_LORA = [command for command in TYPED if "jobs/infer" in command]
 BEFORE = [TRAIN, TINY_FLUX, TUNE]
-OTHERS = [
-    command
-    for command in TYPED
-    if command not in (*MADE, *SERVED, *OF_A_STUDY, *OF_A_LORA, *BEFORE)
-]
+OTHERS = [command for command in TYPED if command not in (*MADE, *OF_A_STUDY, *OF_A_LORA, *BEFORE)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,29 +143,5 @@ def test_what_make_makes_is_made(command: str, tree: Tree) -> None:
     assert tree.type(command, **(MAKE_TEST if command == "make test" else {}))
 
 
-@pytest.fixture
-def served(tree: Tree, run: RunFolder) -> Iterator[str]:
-    """The address at which TensorBoard shows the run."""
-    (line,) = map(concrete, SERVED)
-    server = subprocess.Popen(
-        ["bash", "-c", f"source env/activate.sh; exec {line}"],
-        cwd=tree.root, env=tree.environment, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert server.stderr is not None
-    urls = (re.search(r"http://\S+", line) for line in server.stderr)
-    yield next(found[0] for found in urls if found)
-    server.terminate()
-    server.wait()
-    server.stderr.close()
-
-
-def test_tensorboard_shows_the_run(served: str, run: RunFolder) -> None:
-    def shown() -> bool:
-        with urllib.request.urlopen(f"{served}data/runs") as answer:
-            return run.name.encode() in answer.read()
-
-    wait_until(shown, timeout=60, what="TensorBoard to read the run")
-
-
 def test_all_of_them_are_typed() -> None:
-    assert {*MADE, *SERVED, *OF_A_STUDY, *OF_A_LORA, *BEFORE, *OTHERS} == set(TYPED)
+    assert {*MADE, *OF_A_STUDY, *OF_A_LORA, *BEFORE, *OTHERS} == set(TYPED)

@@ -104,24 +104,6 @@ def test_every_command_is_reached(one: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("preflight x.yaml", "plan"), ("preflight --script x", "check"), ("launch when x", "plan"),
-        ("train forecast x", "plan"), ("finetune check-data x", "check"),
-        ("schema", "show pretrain"),
-        ("ablation x", "cells --ablation"), ("analysis decide x", "cells --decided"),
-        ("time-to-target x", "target"), ("cbs x", "target --critical-batch"), ("gns x", "noise"),
-        ("analysis site x", "report"), ("fid x", "compare"),
-        ("figure loss x", "loss --plot"),
-    ],
-)  # fmt: skip
-def test_an_old_name_is_answered_by_the_new_one(old: str, new: str, one: Path) -> None:
-    done = typed(f".venv/bin/ditbench {old}", one)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert done.stderr.endswith(f" is now: ditbench {new}\n")
-
-
 def test_every_hint_of_the_code_names_a_command() -> None:
     """A hint is read beside a shell or in the log of a job: both have `ditbench` on their PATH."""
     flat = [name for part in FLAT for name in PARTS[part]]

@@ -275,6 +275,7 @@ def test_a_broken_data_set_fails_the_run_with_its_name_and_reason(tmp_path: Path
     (tmp_path / "images" / "cat").mkdir(parents=True)
     (tmp_path / "images" / "cat" / "1.png").write_bytes(b"no image")
     keys = [f"data.path={tmp_path / 'images'}", "data.source=folder", "data.held_out=0"]
+    keys += ["data.workers=2"]
     done = body(DIGITS, *TINY, *keys, logs=tmp_path / "logs", check=False)
     assert done.returncode == 1
     last = list(newest_run(tmp_path / "logs").records())[-1]

@@ -7,21 +7,17 @@ import time
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from configs.yaml12 import dump_yaml
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder, find_runs
 from tests.real_runs import (
-    TINY,
     body,
     clean_environment,
     continued,
     events,
-    losses,
     newest_run,
     torchrun,
-    trained,
 )
 from tests.train.latent_stores import contents
 from tests.train.tiny_vae import save_images, save_kl
@@ -96,18 +92,3 @@ def test_the_error_for_a_config_of_another_job_names_that_job(made: Path, tmp_pa
     done = body(file, logs=tmp_path / "logs", check=False)
     assert done.returncode == 2
     assert "it belongs to jobs/encode.sbatch" in done.stderr
-
-
-def test_samples_of_a_run_on_a_store_are_decoded(
-    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-    keys = [
-        *TINY, "data.source=latents", f"data.path={made / 'store'}", "data.size=8",
-        "data.channels=4", "data.classes=3", "data.flip=true", "train.steps=4", "log.every=1",
-    ]  # fmt: skip
-    run = trained(tmp_path, keys)
-    assert sorted(losses(run)) == [1, 2, 3, 4]
-    # Images of 16 pixels are enlarged threefold with a border of 3, latents of 8 sixfold with 6.
-    with Image.open(run.samples / "step-000000004.png") as grid:
-        assert grid.width == 48 + 2 * 3

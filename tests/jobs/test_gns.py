@@ -58,13 +58,3 @@ def test_study_c_runs_on_digits(
         groups = 11 if cell.config.bins else 1
         assert len(samples) == 2 * 2 * groups
         assert {sample["checkpoint"] for sample in samples} == {2, 4}
-
-
-@pytest.mark.parametrize("name", ["c-branches", "c-branches-small"])
-def test_branches_scale_their_learning_rate_by_the_root_of_k(name: str) -> None:
-    grid = load_grid(Path(f"configs/studies/{name}.yaml"), [])
-    rates = {(cell.config.train.global_batch, cell.config.optimizer.lr) for cell in grid.cells}
-    (batch, rate), *others = sorted(rates)
-    assert len(others) == 3
-    for other, lr in others:
-        assert lr == pytest.approx(rate * (other / batch) ** 0.5, rel=1e-3)

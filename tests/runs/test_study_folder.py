@@ -71,8 +71,3 @@ def test_a_damaged_row_is_named(study: StudyFolder, old: str, new: str, message:
     study.cells_file.write_text(text.replace(old, new))
     with pytest.raises(ConfigError, match=message):
         study.rows()
-
-
-def test_a_study_of_an_earlier_version_is_read(study: StudyFolder) -> None:
-    study.study_file.write_text("base: x.yaml\nstop_after: 5\n")
-    assert study.study().base == "x.yaml"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from pathlib import Path
 
@@ -32,19 +31,6 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Return the names of processes whose environment or arguments contain `folder`."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-        except OSError:
-            continue
-        if int(process.name) != os.getpid() and os.fsencode(folder) in words:
-            found.append((process / "comm").read_text().strip())
-    return found
 
 
 def test_jobs_run_one_at_a_time_and_a_job_of_more_ranks_than_cores_runs_alone(
@@ -129,11 +115,3 @@ def test_up_refuses_a_folder_that_holds_something_else(
     with pytest.raises(RuntimeError, match="not empty"):
         Cluster.start(tmp_path)
     assert (tmp_path / "thesis.tex").exists()
-
-
-def test_a_bad_line_is_shown_and_nothing_stays_up(slurm_installed: None, tmp_path: Path) -> None:
-    folder = tmp_path / "bad"
-    with pytest.raises(RuntimeError, match="NoSuchKey"):
-        Cluster.start(folder, lines=["NoSuchKey=1"])
-    assert processes_of(folder) == []
-    assert not folder.exists()

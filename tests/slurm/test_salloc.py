@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from configs.yaml12 import dump_yaml
 from tests.slurm.cluster import SCRIPTS, Cluster
 from tests.slurm.test_launch import SMALLEST, events
 
@@ -93,78 +91,3 @@ def test_the_two_concurrent_runs_overlapped(session: str, folder: Path) -> None:
     first, second = lifetime(runs(folder, "first")[0]), lifetime(runs(folder, "second")[0])
     assert first[0] < second[1]
     assert second[0] < first[1]
-
-
-# The body of an endless run is killed while it trains.
-KILLED = f"""
-keys=({" ".join(SMALLEST)} train.steps=1000000)
-bash "$PYTHONPATH/jobs/pretrain.sbatch" killed.yaml "${{keys[@]}}" &>killed.log & body=$!
-until grep -qs '"loss"' "$LOGS"/killed-*/metrics.jsonl; do sleep 0.2; done
-kill -KILL $body
-ranks() {{ pgrep -f -- "-m train $LOGS/killed-"; }}
-for _ in {{1..100}}; do ranks >/dev/null || break; sleep 0.3; done
-echo "left: $(ranks | wc -l)"
-"""
-
-
-def test_no_rank_outlives_a_body_that_is_killed(cluster: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "killed.yaml").write_bytes(CONFIG.read_bytes())
-    answer = cluster.run(
-        *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--time=00:05:00"),
-        stdin=KILLED,
-        cwd=tmp_path,
-        env={"VENV": sys.prefix, "LOGS": str(tmp_path / "logs"), "SITE": "local"},
-        timeout=200,
-    )
-    assert answer.stdout.splitlines()[-1] == "left: 0"
-    (run,) = (tmp_path / "logs").iterdir()
-    assert events(run) == ["started"]
-
-
-SMALLEST_STUDY = {
-    name: int(value)
-    for name, value in (key.split("=") for key in SMALLEST)
-    if name != "train.global_batch"
-}
-# The whole study in one allocation: no difference between nodes is left in it.
-STUDY = """
-cd "$PYTHONPATH"
-python -m launch submit "$STUDY_FILE" --local
-python -m launch status "$(echo "$LOGS"/ab-*)" --wait
-"""
-
-
-def in_one_allocation(cluster: Cluster, folder: Path, **study: object) -> list[Path]:
-    """Run a study of two batches inside salloc, and return the cells, all done on one node."""
-    whole = {"kind": "study", "base": str(CONFIG), "report": False,
-             "axes": {"train.global_batch": [8, 16]}} | study  # fmt: skip
-    (folder / "ab.yaml").write_text(dump_yaml(whole))
-    cluster.run(
-        *(ROOT / "env" / "interactive.sh", "a40", "1", "--", "--time=00:30:00"),
-        "--cpus-per-task=2",
-        stdin=STUDY,
-        cwd=folder,
-        env={"VENV": sys.prefix, "LOGS": str(folder / "logs"), "SITE": "local",
-             "STUDY_FILE": str(folder / "ab.yaml")},
-        timeout=300,
-    )  # fmt: skip
-    cells = sorted((folder / "logs").glob("ab-*/cells/*"))
-    assert {events(cell)[-1] for cell in cells} == {"done"}
-    attempts = [attempt for cell in cells for attempt in attempts_of(cell)]
-    assert len({attempt["slurm"]["job"] for attempt in attempts}) == 1
-    assert len({rank["node"] for attempt in attempts for rank in attempt["placement"]}) == 1
-    return cells
-
-
-def attempts_of(cell: Path) -> list[dict[str, Any]]:
-    return list(json.loads((cell / "manifest.json").read_text())["attempts"])
-
-
-@pytest.mark.long
-def test_two_runs_take_turns_in_one_allocation(cluster: Cluster, tmp_path: Path) -> None:
-    keys = SMALLEST_STUDY | {"train.steps": 60, "log.every": 1}
-    first, second = in_one_allocation(cluster, tmp_path, interleave=20, set=keys)
-    turns = [[attempt["turn"] for attempt in attempts_of(cell)] for cell in (first, second)]
-    assert turns[0] == turns[1]
-    assert len(set(turns[0])) == 3
-    assert [events(cell).count("paused") for cell in (first, second)] == [2, 2]

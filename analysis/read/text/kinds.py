@@ -13,7 +13,7 @@ import numpy as np
 from analysis.read.columns import Rows, distinct, join
 from analysis.read.epochs import regularity
 from analysis.read.run_log import Ints
-from analysis.read.text.fields import BAR_STEP, PAUSE, Field, announced, has_letters
+from analysis.read.text.fields import BAR_STEP, PAUSE, Field, has_letters
 from analysis.read.text.lines import HOLE, Lines, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
@@ -55,7 +55,8 @@ class Kind:
     def is_one_with(self, other: "Kind") -> bool:
         """Whether the fields of one are at least half of the other's, or both draw the same bar.
 
-        Such a bar begins with a count and its total: `99/99 - ETA: 9s - loss: 5.0`, and at the end
+        Two with a loss may differ in the names of evaluations. Such a bar begins with a count and
+        its total: `99/99 - ETA: 9s - loss: 5.0`, and at the end
         `99/99 - 12s - loss: 3.0 - val_loss: 2.5`.
         """
         few, many = sorted((self.fields, other.fields), key=len)
@@ -65,25 +66,27 @@ class Kind:
         is_part = few.keys() <= many.keys() and 2 * len(few) >= len(many)
         is_same_bar = is_bar and len(few.keys() & many.keys()) > 1
         is_same_bar |= BAR_STEP in few and BAR_STEP in many
+        own, others = self._of_training(), other._of_training()
+        is_part |= own == others and any(is_loss(self.fields[key].name) for key in own)
         return self.head == other.head and (is_part or is_same_bar)
+
+    def _of_training(self) -> set[str]:
+        return {key for key, one in self.fields.items() if not is_evaluation(one.name)}
 
 
 @dataclass(kw_only=True)
 class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
-    `phases` are lines without a value that announce training or an evaluation: their places, their
-    numbers, and whether it is an evaluation; `pauses` are the places of those that name samples,
-    saves or evaluations. `numbered` counts the lines with a number, `cut` those
-    too long to be read to their end. `headers` are the last lines without a number, the newest
-    first. `has_commas` says that decimals stand behind commas, `is_of_losses` that the file is
-    called one of losses. `first` is the first line with a
-    word, without its numbers, and `begins` are the places at which it stands.
+    `pauses` are the places of lines without a value that name samples, saves or evaluations.
+    `numbered` counts the lines with a number, `cut` those too long to be read to their end.
+    `headers` are the last lines without a number, the newest first. `has_commas` says that decimals
+    stand behind commas, `is_of_losses` that the file is called one of losses. `first` is the first
+    line with a word, without its numbers, and `begins` are the places at which it stands.
     """
 
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
-    phases: list[tuple[int, int, bool]] = field(default_factory=list)
     pauses: list[int] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
@@ -178,9 +181,6 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
             text.add_header(lines.whole(line))
             if PAUSE.search(words):
                 text.pauses.append(piece.offset + int(lines.place[line]))
-            if (phase := announced(words)) is not None:
-                place = lines.place[line]
-                text.phases.append((piece.offset + int(place), int(piece.lines_at(place)), phase))
     for shape, own_lines in of.items():
         shape.convert(piece, lines, np.array(own_lines))
 

@@ -18,9 +18,7 @@ LEAST_APART = 0.9
 FEWEST_EPOCHS = 3
 # Bars of another training have at least this share of its steps.
 SHORTER = 0.1
-_CLOCKS = frozenset(
-    ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
-)
+_CLOCKS = frozenset(["step_s", "steps_per_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"])
 
 
 def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
@@ -31,14 +29,19 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
         rows = Rows(
             {("epoch" if n == "step" else n): c for n, c in rows.columns.items() if n != "epoch"}
         )
-    are_two = False
+    doubts: dict[str, str] = {}
     if candidate.is_bar:
-        are_two = _are_two_bars(rows)
+        if _are_two_bars(rows):
+            doubts["loss"] = "may be of two processes that draw at once: each step has two losses"
         # A bar that went past its own total has the last known one.
         drawn = rows.replace(of=np.nan_to_num(filled(rows["of"])))
         rows = main_group(drawn)
         if _goes_on(drawn, rows):
-            remarks = [*remarks, "bars of other steps follow: they may be another training"]
+            follow = "bars of other steps follow: they may be another run"
+            if candidate.kind.head != "bar ":
+                doubts |= dict.fromkeys(("step", "loss"), follow)
+            else:
+                remarks = [*remarks, follow]
         rows = last_drawings(rows)
     found = on_axis(rows, step_axis=candidate.axis if candidate.has_step else "step")
     if found is None:
@@ -47,14 +50,13 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if not candidate.has_loss:
         for side in candidate.sides:
             uncertain |= {name: why for name, why in side.uncertain.items() if name == "loss"}
-    if are_two:
-        uncertain |= {"loss": "may be of two processes that draw at once: each step has two losses"}
+    uncertain |= doubts
     beside = [(one, _with_epochs(one.rows, epochs)) for one in candidate.sides]
     rows = _with_sides(rows, beside)
     if candidate.is_bar and "loss" in rows:
         rows = _with_pauses(rows, text)
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
-    if is_rate_of_tokens and candidate.name == "key: value":
+    if is_rate_of_tokens and not candidate.is_bar:
         of_what = "the log does not say whether its tokens/s are of one device or of all"
         uncertain["printed"] = of_what
     return Placed(

@@ -67,7 +67,9 @@ def _sessions(best: Judged, text: Text, attempts: int) -> str | None:
     rows, count = best.placed.rows, len(text.begins)
     records = int(np.isfinite(rows["loss"]).sum())
     has_none = not np.diff(np.searchsorted(rows["place"], text.begins)).all()
-    is_record = any(HOLE.join(shape.gaps) == text.first for shape in best.candidate.kind.shapes)
+    counted = [best.candidate, *(side for side in best.candidate.sides if side.has_step)]
+    shapes = [shape for one in counted for shape in one.kind.shapes]
+    is_record = any(HOLE.join(shape.gaps) == text.first for shape in shapes)
     if attempts < count and not is_record and (count < records or (count == records and has_none)):
         return f"its first line comes {count} times: there may be as many sessions"
     return None
@@ -146,7 +148,7 @@ def _disagreement(judged: Sequence[Judged]) -> list[str]:
         if other.kind is best.candidate.kind or len(one.placed.rows) < 2:
             continue
         goes_on = one.placed.axis == best.placed.axis and one.last > best.last
-        if goes_on and (other.is_bar or not best.candidate.has_loss):
+        if goes_on and (other.is_bar or other.has_loss or not best.candidate.has_loss):
             what = "bars" if other.is_bar else "lines of another kind"
             return [
                 f"{what} go on to {one.placed.axis} {one.last:,}: the last step and loss may be "

@@ -93,14 +93,3 @@ def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, caps
     config.write_text(config.read_text().replace("kind: pretrain", "kind: gns"))
     assert main(["cells", str(tmp_path / "noise")]) == 2
     assert "ditbench noise" in capsys.readouterr().err
-
-
-def test_cells_that_failed_before_they_knew_their_gpu_are_told_apart(study, capsys):
-    event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "crash"}
-    for folder in study.iterdir():
-        (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
-        (folder / "manifest.json").unlink()
-    assert main(["cells", str(study), "--all"]) == 0
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert {"speed verdict", "ended early"} <= set(map(str.strip, head.split("  ")))
-    assert lines[-1] == "no run recorded its hardware"

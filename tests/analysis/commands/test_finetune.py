@@ -11,9 +11,6 @@ from PIL import Image
 
 from analysis.__main__ import main
 from analysis.detect.detectors import detect
-from analysis.measure.rate import measure_rates
-from analysis.measure.speed import group_arms
-from analysis.measure.speed_table import difference_rows
 from analysis.read.find import read_logs
 from analysis.study.cells import seconds_per_image
 from configs.load import resolve, to_tree
@@ -58,38 +55,9 @@ def grid_of_runs(tmp_path: Path) -> list[str]:
     ]
 
 
-def test_cells_of_fine_tunings_stand_by_device_and_steps(
-    grid_of_runs: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["cells", *grid_of_runs, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["cells"]
-    assert [(row["gpu"], row["train.steps"]) for row in rows] == [
-        (A100, "500"), (A100, "2000"), (A40, "500"), (A40, "2000"),
-    ]  # fmt: skip
-    assert rows[2]["ratio"] == pytest.approx(0.56, rel=0.01)
-    assert rows[2]["word"] == "different"
-
-
 def evaluated(folder: Path, gain: float) -> None:
     found = {"loss": 2 - gain, "gain": gain, "gain_95": 0.05}
     append(folder, {"step": 500} | {f"validation_{name}": value for name, value in found.items()})
-
-
-def test_a_pair_of_engines_lists_the_engine_once_and_no_facts_that_only_one_records(
-    tmp_path: Path,
-) -> None:
-    native = tuned(
-        tmp_path / "a", gpu=A40, steps=100, steps_per_s=1, engine="embedded",
-        dtypes={"base": "bfloat16"}, versions={"peft": "1"},
-    )  # fmt: skip
-    other = tuned(tmp_path / "b", gpu=A40, steps=100, steps_per_s=1, versions={"aitoolkit": "2"})
-    for folder, engine in ((native, "embedded"), (other, "aitoolkit")):
-        config = folder / "config.yaml"
-        config.write_text(config.read_text().replace("engine: auto", f"engine: {engine}"))
-    rows = difference_rows(*group_arms(measure_rates(read_logs([str(native), str(other)]))))
-    assert [(row["differs"], row["from"], row["to"]) for row in rows] == [
-        ("engine", "embedded", "aitoolkit")
-    ]
 
 
 def test_loss_leaves_out_a_run_that_only_drew(

@@ -91,11 +91,12 @@ def test_runs_of_a_sweep_that_started_together_stay_several():
 
 
 def test_the_logs_of_checkpoints_are_parts_of_the_last_one():
-    """As Hugging Face's Trainer leaves its state in each checkpoint."""
+    """As Hugging Face's Trainer leaves its state in each checkpoint, and events in `runs`."""
     logs = []
     for last in (40, 80, 100):
         kept = {"loss": WHOLE.column("loss")[:last]}
         log = log_of(kept, name=f"{last}", steps=WHOLE.step[:last])
         logs.append(replace(log, path=Path(f"out/checkpoint-{last}/trainer_state.json")))
-    (arm,) = group_arms(measure_rates(logs))
-    assert arm.name == "100"
+    events = replace(WHOLE, name="events", path=Path("out/runs/March/events.out"), config=None)
+    (arm,) = group_arms(measure_rates([*logs, events]))
+    assert arm.name == "events"

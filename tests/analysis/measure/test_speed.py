@@ -202,6 +202,28 @@ def test_a_run_that_slows_down_for_good_has_its_rate_in_the_interval_and_says_so
     assert "slower from step" in found["verdict"]
 
 
+def test_runs_of_which_one_pauses_too_much_for_a_rate_are_not_told_apart():
+    rng = np.random.default_rng(4)
+    a, b = (0.1 * (1 + 0.02 * rng.standard_normal(500)) for _ in "ab")
+    a[25::25] += 9
+    logs = [log_of({"elapsed_s": one.cumsum()}) for one in (a, b)]
+    assert "wanders" in measure_rate(logs[0], clock="wall").why_undetermined
+    assert compared(*logs, "wall")["word"] == "undetermined"
+
+
+@pytest.mark.parametrize(("evaluates", "is_known"), [(True, True), (False, False)])
+def test_a_slow_step_of_which_the_time_is_printed_does_not_stand_for_ten(evaluates, is_known):
+    seconds = 0.1 * (1 + 0.02 * np.random.default_rng(5).standard_normal(500))
+    seconds[25::25] += 9
+    columns = {"step_s": seconds}
+    if evaluates:
+        columns["evaluated"] = (np.arange(500) % 25 == 0).cumsum()
+    rate = measure_rate(log_of(columns, steps=np.arange(0, 5000, 10)), clock="printed")
+    assert (rate.rate.low is not None) == is_known
+    assert (rate.rate.value == pytest.approx(10, rel=0.01)) == is_known
+    assert bool(rate.why_undetermined) != is_known
+
+
 @pytest.mark.parametrize(
     ("estimate", "text"),
     [

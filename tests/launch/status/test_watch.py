@@ -11,7 +11,7 @@ from launch.status.state import step_rate
 from launch.status.watch import ChangeLog, Screen, watch
 from runs.folder import RunFolder
 from runs.records import RecordWriter
-from tests.launch.status.test_state import row, sample_run
+from tests.launch.status.test_state import sample_run
 
 
 def add_steps(run: RunFolder, *times: tuple[float, int], attempt: int = 1) -> None:
@@ -31,17 +31,6 @@ def test_the_step_rate_is_that_of_the_newest_records_of_the_newest_attempt() -> 
     for i in range(100):
         records.append({"time": 50.0 + i, "attempt": 2, "step": 1000 + i * (1 if i < 50 else 4)})
     assert step_rate(records) == pytest.approx(4)
-
-
-def test_a_running_run_shows_its_step_rate_and_eta(launch, command) -> None:
-    command("squeue", "echo '7|RUNNING|n1|||None'")
-    run = sample_run("started")
-    add_steps(run, (100.0, 100), (110.0, 120))
-    one = row(launch, run)
-    assert (one["steps"], one["steps_per_s"], one["eta_s"]) == ("120/600", 2.0, 240)
-    _, out, _ = launch("status", run.path)
-    assert out.splitlines()[1].split()[2:5] == ["steps", "eta", "steps/s"]
-    assert out.splitlines()[2].split()[3:5] == ["0:04:00", "2"]
 
 
 def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(

@@ -77,25 +77,6 @@ def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -
 
 
 @pytest.mark.long
-def test_a_local_study_is_cancelled_between_its_cells(site: Path, launch) -> None:
-    words = [*SMALLEST, "train.steps=1000000", "optimizer.lr=1e-4,3e-4", "report=false"]
-    _, out, _ = launch("submit", DIGITS, "--local", *words)
-    study, process = (line.partition(": ")[2] for line in out.splitlines())
-    runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]
-    deadline = time.monotonic() + 240
-    while not any(one.get("event") == "started" for run in runs for one in run.records()):
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert launch("cancel", study)[1].endswith(
-        "1 running, which save and stop; 1 waiting or starting, now stopped\n"
-    )
-    while Path("/proc", process).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-    assert {list(run.records())[-1]["event"] for run in runs} == {"stopped"}
-
-
-@pytest.mark.long
 def test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds(
     site: Path, launch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -64,23 +64,6 @@ def test_a_refusal_by_sbatch_leaves_nothing(launch, command, site: Path) -> None
     assert find_runs(site) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["resources.hours=49"], "partition gpu allows 48:00:00, not 49:00:00: lower "
-         "resources.hours, or use a partition that allows it: long"),
-        (["--", "--partition=night"], "no partition night; available: gpu, long"),
-    ],
-)  # fmt: skip
-def test_the_limits_of_the_partition_are_checked_first(
-    words: list[str], message: str, launch, site: Path
-) -> None:
-    code, out, err = launch("submit", DIGITS, *words)
-    # Before it, the counting of memory may say how far it is.
-    assert (code, out, err.endswith(f"{message}\n")) == (1, "", True), err
-    assert not site.exists()
-
-
 def test_a_job_that_only_waits_for_lost_nodes_is_queued(launch, command) -> None:
     command("sinfo", r"[[ $* == *%D* ]] && echo 2 || printf 'gpu*|infinite\n'")
     command(

@@ -1,18 +1,16 @@
 """A study becomes a folder and a job for each run. Slurm is a shell script."""
 
 import os
-import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from configs.load import read_tree
-from runs.folder import ROOT, RunFolder, find_runs
+from runs.folder import RunFolder, find_runs
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 from tests.launch.study_sandbox import _slurm, lines, study, submitted
-from tests.launch.submit.test_script import GOLDEN, executed, stable
+from tests.launch.submit.test_script import GOLDEN, stable
 
 __all__ = ["_slurm", "study"]
 
@@ -95,32 +93,6 @@ def test_a_study_may_have_no_throttle_and_no_report(study: Path, launch, tmp_pat
 def test_a_throttled_job_also_waits_for_what_the_user_names(study: Path, launch, tmp_path) -> None:
     submitted(launch, study, "throttle=7", "report=false", "--", "--dependency=afterok:5")
     assert {awaited for _, awaited in lines(tmp_path)} == {"afterok:5,singleton"}
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["train.global_batch=7,9", "resources.nodes=2"], "_bs9: train.global_batch 9 does not"),
-        (["data.source=folder", "data.path=/nope"], "/nope: no such folder"),
-    ],
-)
-def test_an_invalid_study_is_misuse_before_anything_is_written(
-    words: list[str], message: str, study: Path, launch, site: Path
-) -> None:
-    code, out, err = launch("submit", study, *words)
-    assert (code, out, message in err) == (2, "", True)
-    assert not site.exists()
-
-
-def test_a_job_runs_the_template_of_a_snapshot_on_its_cell(
-    study: Path, launch, tmp_path: Path
-) -> None:
-    folder = submitted(launch, study)
-    shell, script, source = executed((tmp_path / "101.sbatch").read_text(), tmp_path)
-    assert (shell, source) == ("bash", str(folder.cell(folder.rows()[0].cell)))
-    assert re.fullmatch(r".*/logs/\.code/[0-9a-f]{16}/jobs/pretrain\.sbatch", script)
-    assert (ROOT / "jobs" / "report.sbatch").exists()
-    assert sys.prefix in (tmp_path / "109.sbatch").read_text()
 
 
 def test_a_refused_report_is_only_a_remark(study: Path, launch, command) -> None:

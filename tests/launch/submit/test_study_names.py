@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,7 +13,6 @@ from configs.errors import ConfigError
 from configs.grid.cells import make_cells
 from configs.grid.study_file import Grid
 from configs.schema import Study
-from configs.yaml12 import dump_yaml
 from launch.plan.study import make_plan
 from launch.slurm import executor
 from launch.slurm.executor import BatchScript
@@ -101,31 +99,6 @@ def check(names: Names, folder: Path) -> bool:
 @given(names=ALL)
 def test_hostile_names_are_inert(names: Names, tmp_path: Path) -> None:
     check(names, tmp_path)
-
-
-def test_a_study_with_hostile_names_is_submitted_safely(
-    launch, tmp_path: Path, command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = "-x $(touch hacked) a b;touch hacked #SBATCH --uid=0"
-    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\n'""")
-    command("sbatch", "echo Submitted batch job 7")
-    command("srun", "exit 0")
-    command("squeue", "exit 0")
-    monkeypatch.chdir(tmp_path)
-    file = tmp_path / f"{name}.yaml"
-    axes = {"axis": {name: {"resources.gpu": name}, "b": {"seed": 1}}}
-    tree = {"kind": "study", "base": str(DIGITS), "question": name, "axes": axes}
-    file.write_text(dump_yaml(tree))
-    source = f"./{file.name}"
-    code, out, err = launch("submit", source)
-    assert code == 0, err
-    folder = StudyFolder(Path(out.splitlines()[0].removeprefix("study: ")))
-    assert {row.levels["axis"] for row in folder.rows()} == {name, "b"}
-    assert launch("plan", source)[0] == 0
-    for row in folder.rows():
-        (script,) = folder.cell(row.cell).glob("jobs/*.sbatch")
-        assert executed(script.read_text(), tmp_path)[-1] == str(folder.cell(row.cell))
-    assert not list(tmp_path.rglob("hacked"))
 
 
 def test_the_local_loop_reads_names_from_a_list(tmp_path: Path) -> None:

@@ -144,14 +144,6 @@ def test_a_pickled_store_has_no_open_files(made: Path) -> None:
         source[15]
 
 
-def test_the_number_of_open_shards_is_limited(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.data.latents.dataset._MAX_OPEN", 2)
-    source = store(made)
-    expected = [source[number][0].copy() for number in range(15)]
-    assert len(source._open) == 2
-    assert all(np.array_equal(source[n][0], expected[n]) for n in reversed(range(15)))
-
-
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -2,8 +2,6 @@
 
 import itertools
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,15 +160,6 @@ def test_the_ema_weights_can_be_loaded_alone(tmp_path: Path) -> None:
     assert load_weights(tmp_path, network) == (7, 900)
     for name, parameter in network.named_parameters():
         assert torch.equal(parameter, average.weights[name])
-
-
-@pytest.mark.parametrize("kills", [8, pytest.param(40, marks=pytest.mark.long)])
-def test_a_save_killed_at_any_moment_leaves_the_run_resumable(tmp_path: Path, kills: int) -> None:
-    saves = str(tmp_path / "saves")
-    command = [sys.executable, "-m", "tests.train.kill_saves", saves, str(kills)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) >= kills / 2
 
 
 def flip_bit(file: Path) -> None:

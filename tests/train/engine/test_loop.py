@@ -104,21 +104,6 @@ def test_a_resume_with_fewer_steps_than_are_saved_is_done_at_once(
     assert (events(run)[-1], list(run.records())[-1]["step"]) == ("done", 5)
 
 
-def test_sums_of_losses_do_not_depend_on_the_rank_that_takes_them_over() -> None:
-    parts = torch.rand(4, 500, generator=torch.Generator().manual_seed(0)) * 40
-    whole, resumed = (metrics.LossAccumulator(torch.device("cpu")) for _ in range(2))
-    for loss in parts.T.flatten():
-        whole.add(loss.double())
-    carried = metrics.IntervalSums(loss=parts[:, :200].double().sum().item(), steps=200)
-    resumed.restart(carried, rank=0, tensor=2)
-    for loss in parts[:, 200:].flatten():
-        resumed.add(2 * loss.double())
-    assert resumed.loss.item() == 2 * whole.loss.item()
-    assert resumed.steps == 200
-    resumed.restart(carried, rank=1, tensor=2)
-    assert (resumed.loss.item(), resumed.steps) == (0, 200)
-
-
 def test_no_rank_is_watched_while_rank_0_writes_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

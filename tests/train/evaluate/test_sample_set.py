@@ -4,12 +4,11 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 import train.evaluate.npz
 from configs.checks.batch import divide
@@ -26,8 +25,8 @@ from train.engine.distributed import process_group, read_ranks
 from train.engine.stop import StopRequest
 from train.evaluate.npz import NpzShards
 from train.evaluate.sample_set import draw_set
-from train.evaluate.sampler import RunSampler, sample
-from train.model.build import Network, build_network
+from train.evaluate.sampler import sample
+from train.model.build import build_network
 
 Arrays = dict[str, np.ndarray]
 
@@ -117,16 +116,6 @@ def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: 
     off = np.abs(found["arr_0"][..., 0] - levels[:, 0].numpy())
     assert off.max() <= 0.5 + 1e-3
     assert levels.std() > 10
-
-
-@pytest.mark.parametrize("can", [True, False])
-def test_the_blocks_are_compiled_for_drawing_if_this_machine_can(
-    can: bool, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("train.evaluate.sampler.can_compile", lambda device: can)
-    sampler = RunSampler(sampling(run), device=torch.device("cpu"))
-    blocks = cast(Network, sampler._network).blocks
-    assert [block._compiled_call_impl is not None for block in blocks] == [can] * len(blocks)
 
 
 def test_an_image_does_not_depend_on_how_many_are_drawn(run: RunFolder, tmp_path: Path) -> None:
@@ -232,21 +221,6 @@ def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path)
     assert not list(tmp_path.glob("x.npz*"))
 
 
-@pytest.mark.parametrize(
-    ("keys", "message"),
-    [
-        ({"num": 0}, "num: expected greater than or equal to 1"),
-        ({"run": None}, "run must be set: folder of the pretraining run"),
-        ({"out": "images.npz"}, "out: removed; take samples/images.npz of the run"),
-        ({"guidance": 0.5}, "guidance (scale): expected greater than or equal to 1"),
-    ],
-)
-def test_a_wrong_key_is_refused(run: RunFolder, keys: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        resolve({"kind": "sample", "run": str(run.path)} | keys, source="test")
-    assert message in str(caught.value)
-
-
 def test_samples_of_latents_are_decoded_or_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,19 +254,3 @@ def test_samples_of_latents_are_decoded_or_refused(
     shutil.rmtree(tmp_path / "vae")
     with pytest.raises(DataError, match="vae"):
         draw(run, tmp_path / "gone.npz")
-
-
-def test_the_last_batch_has_the_size_of_the_others_which_compiles_once(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sizes, draw_batch = list[int](), DiffusionObjective.sample
-
-    def sample(self: Any, network: Any, noise: Tensor, labels: Tensor) -> Tensor:
-        sizes.append(len(noise))
-        drawn_batch: Tensor = draw_batch(self, network, noise, labels)
-        return drawn_batch
-
-    monkeypatch.setattr(DiffusionObjective, "sample", sample)
-    images = drawn(run, tmp_path, num=8, batch=6)["arr_0"]
-    assert sizes == [6, 6]
-    assert len(images) == 8

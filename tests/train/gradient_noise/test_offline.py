@@ -1,12 +1,10 @@
 """Noise samples at saved checkpoints are unbiased, and equal after a kill and on any ranks."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
 
-from analysis.__main__ import main as analyse
 from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import NoiseRun
@@ -62,14 +60,6 @@ def test_every_checkpoint_bin_and_repetition_is_a_sample(measured: RunFolder) ->
     assert sum(s["weight"] for s in samples if s.get("bin") is not None) == pytest.approx(6)
     assert all(sample["seconds"] > 0 for sample in samples)
     assert events(measured)[-1] == "done"
-
-
-def test_analysis_has_a_stage_per_checkpoint(measured: RunFolder, capsys) -> None:
-    assert analyse(["noise", str(measured.path), "--json"]) == 1  # three samples are too few
-    rows = json.loads(capsys.readouterr().out)
-    assert [row["step"] for row in rows if row["t"] == "all"] == [2, 4]
-    assert len({(row["step"], row["t"]) for row in rows if row["t"] != "all"}) == 4
-    assert {row["verdict"] for row in rows if row["t"] != "all"} == {"undetermined"}
 
 
 def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
-from torch._dynamo.testing import CompileCounter
+from torch import Tensor
 
 from configs.checks.batch import divide
 from configs.errors import ConfigError
@@ -22,10 +21,7 @@ from tests.train.model.test_recipes import wave
 from train.cost.memory import pretrain_memory
 from train.cost.pretrain import run_steps
 from train.diffusion.rng import kept_patches
-from train.engine.distributed import read_ranks
 from train.model.build import build_network, network_macs
-from train.model.parallelize import parallelize
-from train.model.routing import first_patches
 
 TREAD = {"kind": "tread", "before": 1, "after": 1}
 KEEP = torch.tensor([[1, 2, 5, 8, 11, 12, 14, 15]])
@@ -108,30 +104,6 @@ def test_the_kept_patches_are_a_function_of_seed_epoch_and_index() -> None:
         assert not np.array_equal(first, draw(*other))
     counts = np.bincount(np.concatenate([draw(0, 0, n) for n in range(400)]), minlength=64)
     assert abs(counts - 100).max() < 5 * np.sqrt(75)  # 400 draws of a quarter
-
-
-@pytest.mark.filterwarnings("ignore")  # the compiler warns
-def test_routing_compiles_two_shapes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter = CompileCounter()
-    compiled = functools.partialmethod(nn.Module.compile, backend=counter)
-    monkeypatch.setattr(nn.Module, "compile", compiled)
-    torch._dynamo.reset()
-    model = {"width": 32, "heads": 2, "depth": 4, "patch": 2, "routing": TREAD}
-    train = {"compile": True, "global_batch": 4}
-    config = resolve({"model": model, "train": train}, source="test")
-    ranks, layout = read_ranks(), divide(config, world=1)
-    network = parallelize(build_network(config), config, layout=layout, ranks=ranks)
-    size = config.data.size
-    x, t, label = (
-        torch.randn(4, config.data.channels, size, size),
-        torch.rand(4),
-        torch.zeros(4, dtype=torch.long),
-    )
-    keep = first_patches(config, 4, ranks.device)
-    for arguments in ([keep], [keep.flip(0) + 1], []):
-        network(x, t, label, (), *arguments)
-        assert counter.frame_count == 2
-    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,11 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import resolve
 from configs.schema import Pretrain
-from train.engine.distributed import read_ranks
 from train.model.build import build_network, network_macs
 from train.model.unet import UNet
-from train.pretrain.train_state import make_train_state
 
 DDPM = {"kind": "ddpm", "timesteps": "uniform"}
 
@@ -59,40 +56,6 @@ def test_macs_are_what_torch_counts_of_a_forward_pass() -> None:
         UNet(config)(torch.randn(2, 3, 8, 8), torch.rand(2), torch.tensor([1, 2]))
     assert counter.get_total_flops() / 2 / 2 == pytest.approx(sum(macs.values()), rel=1e-3)
     assert macs["convolutions"] > macs["products"] > 0
-
-
-def test_convolutions_read_and_write_channels_last_with_the_same_results(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    config = config_of(train={"precision": "fp32"})
-    ranks, layout = read_ranks(), divide(config, world=1)
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
-    state = make_train_state(config, layout=layout, ranks=ranks)
-    assert torch.backends.cudnn.benchmark
-    plain, found = build_network(config), state.network
-    formats: list[bool] = []
-
-    def note(module: torch.nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> None:
-        formats.extend(map(is_channels_last, (*inputs, output)))
-
-    for name, module in found.named_modules():
-        if isinstance(module, torch.nn.Conv2d):
-            assert is_channels_last(module.weight)
-            if not name.endswith("conv_shortcut"):
-                module.register_forward_hook(note)
-    x, t, label = torch.randn(3, 3, 8, 8), torch.rand(3), torch.tensor([0, 2, 4])
-    results = [network(x, t, label) for network in (plain, found)]
-    torch.testing.assert_close(results[1], results[0])
-    assert len(formats) > 20
-    assert all(formats)
-    for result in results:
-        result.square().mean().backward()
-    gradients = [parameter.grad for parameter in found.parameters()]
-    torch.testing.assert_close(gradients, [parameter.grad for parameter in plain.parameters()])
-
-
-def is_channels_last(x: torch.Tensor) -> bool:
-    return x.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The validation loss uses the same images, times and noise at every step and rank count."""
 
 import itertools
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from analysis.__main__ import main as analyse
 from configs.checks.batch import divide
 from configs.errors import ConfigError
 from configs.load import expect, load
@@ -109,21 +107,6 @@ def test_every_layout_has_the_same_validation_loss(tmp_path: Path) -> None:
         assert [a[name] for a in one] == pytest.approx([b[name] for b in two], rel=1e-6)
     assert one[-1]["validation_loss"] < one[0]["validation_loss"]
     assert one[-1]["validation_loss"] != one[-1]["validation_loss_ema"]
-
-
-def test_runs_are_compared_by_validation_loss_on_every_axis(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    runs = [trained(tmp_path, [*KEYS, "validation.every=2", *more], ranks=2)
-            for more in ([], ["layout.shard=2"])]  # fmt: skip
-    for axis in ("step", "images"):
-        words = [str(run.path) for run in runs] + ["--of", "validation_loss", "--by", axis]
-        assert analyse(["loss", *words, "--json"]) == 0
-        row = json.loads(capsys.readouterr().out)["pairs"][0]
-        assert row["word"] == "same"
-        assert row["loss_a"] == pytest.approx(row["loss_b"], rel=1e-5)
-    assert analyse(["loss", *words, "--of", "fid"]) == 2
-    assert "evaluates no fid; it has " in capsys.readouterr().err
 
 
 def test_another_seed_has_the_same_validation_set(tmp_path: Path) -> None:

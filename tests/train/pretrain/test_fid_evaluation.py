@@ -4,14 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from configs.errors import ConfigError
 from configs.load import load
 from tests.real_runs import DIGITS, TINY, opened, trained
 from tests.train.evaluate.test_fid import load_net, save_net
-from train.data.latents.vae import Vae
-from train.parts.fid import FidEvaluation
 from train.pretrain.run import attempt
 
 KEYS = [*TINY, "train.steps=6", "evaluate.fid.every=3", "evaluate.fid.num=230"]
@@ -49,15 +46,6 @@ def test_one_rank_two_ranks_and_a_sharded_network_have_the_same_fid(tmp_path: Pa
 def test_latents_are_decoded_and_compared_with_their_images(
     tmp_path: Path, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    moves = list[torch.device]()
-    move, evaluate = Vae.to, FidEvaluation.after
-
-    def counted(part: FidEvaluation, step: int) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(Vae, "to", lambda vae, device: moves.append(device) or move(vae, device))
-            return evaluate(part, step)
-
-    monkeypatch.setattr(FidEvaluation, "after", counted)
     monkeypatch.setattr("train.evaluate.fid_features._inception", load_net)
     net = save_net(tmp_path / "net.pt")
     data = {"source": "latents", "path": stored / "store", "size": 8, "channels": 4, "classes": 3}
@@ -69,8 +57,6 @@ def test_latents_are_decoded_and_compared_with_their_images(
     assert last["fid_samples"] == 70
     assert last["fid_inf"] > 0
     assert last["fid_facts"]["reference_images"] == 15
-    # To the device for each of two batches, where it stays, and back once: at two evaluations.
-    assert len(moves) == 2 * (2 + 1)
 
 
 def test_features_must_be_named_unless_digits_are_held_out() -> None:

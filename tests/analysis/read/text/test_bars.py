@@ -77,15 +77,33 @@ def test_two_drawings_of_a_bar_with_a_record_are_drawings_of_it(tmp_path):
     assert (log.step[-1], log.last("loss")) == (100, 0.03)
 
 
-def test_bars_of_another_length_after_the_training_may_be_another(tmp_path):
+@pytest.mark.parametrize(("head", "doubted"), [("", set()), ("critic: ", {"step", "loss"})])
+def test_bars_of_another_length_after_the_training_may_be_another(head, doubted, tmp_path):
     drawn = [
-        f"50%|# | {n}/{of} [{n // 60:02d}:{n % 60:02d}<01:00, 1.00it/s, loss={3 / n:.3f}]"
+        f"{head}50%|# | {n}/{of} [{n // 60:02d}:{n % 60:02d}<01:00, 1.00it/s, loss={3 / n:.3f}]"
         for of in (300, 100)
         for n in range(1, of + 1)
     ]
     [log] = logs_of(tmp_path / "x", "\r".join(drawn))
     assert log.step[-1] == 300
-    assert any("may be another training" in remark for remark in log.remarks)
+    assert any("may be another run" in remark for remark in log.remarks)
+    assert set(log.uncertain) == doubted
+
+
+@pytest.mark.parametrize("lag", [0, 5])
+def test_bars_that_processes_draw_at_once_are_read_as_one(lag, tmp_path):
+    jitter = np.random.default_rng(lag).uniform(0, 0.4, (4, 2000))
+    drawn = [
+        (s := (n + rank * lag) / 2 + jitter[rank, n],
+         f"Steps: 50%|# | {n}/2000 [{int(s) // 60:02d}:{int(s) % 60:02d}<01:00, 2.00it/s]")
+        for rank in range(4)
+        for n in range(2000)
+    ]  # fmt: skip
+    [log] = logs_of(tmp_path / "x", "\r".join(line for _, line in sorted(drawn)))
+    assert (int(log.step[-1]), log.attempts) == (1999, 1)
+    rate = measure_rate(log, clock="bar").steps_per_s
+    assert rate.value == pytest.approx(2, rel=0.03)
+    assert (rate.low is None) == (lag > 0)
 
 
 @pytest.mark.parametrize(
