@@ -14,7 +14,6 @@ from analysis.measure.loss_curve import (
     TIMED,
     LossCurve,
     Range,
-    at_common_guidance,
     axis_of,
     loss_curve,
     not_finite_from,
@@ -117,8 +116,7 @@ def loss_contrast(
         if doubt := why_doubtful(log, of=compared.of):
             return refused(doubt)
     base, arm, left = without_early_ends(base, arm)
-    logs = at_common_guidance([*base, *arm], compared.of)
-    base, arm = logs[: len(base)], logs[len(base) :]
+    logs = [*base, *arm]
     if why := _why_not_compared(base, arm, compared):
         return refused(why)
     schedule = why_other_schedule(base[0], arm[0])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.foreign_keys import kind_of
-from analysis.measure.clocks import OTHER_WORK, available_clocks, works_differ
+from analysis.measure.clocks import available_clocks, works_differ
 from analysis.measure.differences import Difference, key_kind, keys_of_others
 from analysis.measure.rate import MeasuredRate
 from analysis.read.machine import ranks
@@ -28,18 +28,7 @@ def work(base: MeasuredRate, arm: MeasuredRate) -> tuple[str, float]:
     a, b = _tokens_of(base), _tokens_of(arm)
     if a and b:
         return "token", math.log(b / a)
-    a, b = _tokens_by_printed(base), _tokens_by_printed(arm)
-    if a and b and max(a, b) > OTHER_WORK * min(a, b):
-        return "token/device", math.log(b / a)
     return base.unit, 0.0
-
-
-def _tokens_by_printed(run: MeasuredRate) -> float | None:
-    """Return the tokens of a step by the throughput that is printed beside its time, else None."""
-    if run.clock != "printed" or run.unit != "step":
-        return None
-    tokens = run.log.column("tokens_per_s")[run.intervals.row] * run.intervals.seconds
-    return float(np.nanmedian(tokens)) if np.isfinite(tokens).any() else None
 
 
 def _tokens_of(run: MeasuredRate) -> float | None:

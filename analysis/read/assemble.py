@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.read.attempts import are_mixed, attempts
+from analysis.read.attempts import MOST_RESUMES, are_mixed, attempts
 from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.evaluations import evaluation_records, with_evaluated
@@ -24,8 +24,8 @@ _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs", "pause"])
 # Beside one of these a batch may be that of one part.
 _OF_PARTS = re.compile(r"world size|\b(?:n|num|number) ?(?:gpus|devices|processes)\b|accum")
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
-# Rows in another order than that of the training have steps that fall so often.
-REVERSED, SHUFFLED = 0.9, 0.2
+# The newest row of a table is first if its steps fall so often.
+REVERSED = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +74,11 @@ def assemble(
 
     Rows without a loss, where others have one, belong to the attempt that they stand in.
     """
-    rows = _in_order(placed.rows)
+    rows = placed.rows
     if not len(rows):
         return []
+    if len(rows) > 2 and (np.diff(rows["step"]) < 0).mean() > REVERSED:
+        rows = rows.take(np.arange(len(rows))[::-1])
     step = rows["step"].astype(np.int64)
     main = np.flatnonzero(_is_main(rows))
     begun = main[attempts(step[main], _clock(rows)[main]).begun]
@@ -107,25 +109,11 @@ def assemble(
     ]
     if len(logs) > 1:
         remark = f"{name}: the steps begin again {len(logs) - 1} times: {len(logs)} runs in a file"
-        if len(logs) > 2 and len({int(log.step[-1]) for log in logs}) == 1 and "epoch" not in rows:
-            remark += ", which may be epochs of one run: all end at the same step"
+        ends = {int(log.step[-1]) for log in logs[:-1]}
+        if len(logs) > 2 and len(ends) == 1 and "epoch" not in rows:
+            remark += ", which may be epochs of one run: they end at the same step"
         logs[0] = replace(logs[0], remarks=(remark, *logs[0].remarks))
     return logs
-
-
-def _in_order(rows: Rows) -> Rows:
-    """Return rows in the order of their clock, or of their steps, if the file has another order."""
-    falls = np.diff(rows["step"]) < 0
-    if len(rows) < 3:
-        return rows
-    if falls.mean() > REVERSED:
-        return rows.take(np.arange(len(rows))[::-1])
-    clock = _clock(rows)
-    if falls.mean() > SHUFFLED and np.isfinite(clock).all():
-        by_clock = rows.take(np.argsort(clock, kind="stable"))
-        if (np.diff(by_clock["step"]) >= 0).all():
-            return by_clock
-    return rows
 
 
 def _is_main(rows: Rows) -> NDArray[np.bool_]:
@@ -175,6 +163,8 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if are_mixed(step[main]):
         why = "may be of two programs that write to one file: steps fall and are back at once"
         mixed = dict.fromkeys(("step", "loss", "time"), why)
+    elif len(found.begun) > MOST_RESUMES:
+        mixed = {"step": "may begin again with each epoch: it falls too often for resumes"}
     merged, doubts = timed(merged, axis=placed.axis, without_unit=placed.without_unit)
     facts: dict[str, Any] = {}
     if always_evaluates:
@@ -204,6 +194,8 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     uncertain = {**doubts, **placed.uncertain, **mixed}
     if found.twice and 2 * min(found.twice, _other_losses(rows)) > len(log):
         uncertain["loss"] = "most steps are printed more than once, each time with another loss"
+    elif found.twice and _other_losses(rows.take(rows["step"] == rows["step"][is_main].max())):
+        uncertain["loss"] = "the last step is printed more than once, each time with another loss"
     if found.twice and _is_rounded(log.step):
         uncertain.setdefault("step", "rounded to a few digits, not known exactly")
     at = log.step[np.isfinite(log.column("loss"))]

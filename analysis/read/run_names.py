@@ -31,31 +31,19 @@ def named(logs: Sequence[RunLog]) -> list[RunLog]:
 
 def named_apart(runs: Sequence[tuple[str, Path]]) -> list[str]:
     """Return unique names: with as much of the path in front as differs, then with a number."""
-    counts = Counter(name for name, _ in runs)
-    paths = [Path(as_named(str(path))) for _, path in runs]
-    longer = [
-        _longer(name, path, [other for other, (same, _) in zip(paths, runs, strict=True)
-                             if same == name and other != path])
-        if counts[name] > 1 else name
-        for path, (name, _) in zip(paths, runs, strict=True)
-    ]  # fmt: skip
-    repeats, again = Counter(longer), Counter[str]()
-    names = []
-    for name in longer:
+    paths = [Path(as_named(str(path))).parts for _, path in runs]
+    names = [name for name, _ in runs]
+    for depth in range(2, max(map(len, paths), default=0) + 1):
+        counts = Counter(names)
+        names = [
+            "/".join([*parts[-depth:-1], own]).replace("//", "/") if counts[name] > 1 else name
+            for parts, name, (own, _) in zip(paths, names, runs, strict=True)
+        ]
+    repeats, again = Counter(names), Counter[str]()
+    for place, name in enumerate(names):
         again[name] += 1
-        names.append(f"{name} ({again[name]})" if repeats[name] > 1 else name)
+        names[place] = f"{name} ({again[name]})" if repeats[name] > 1 else name
     return names
-
-
-def _longer(name: str, path: Path, others: Sequence[Path]) -> str:
-    """Return a name with the folders in front by which its path differs from `others`."""
-    parts = path.parts[:-1]
-    depth = 1
-    while depth < len(parts) and any(
-        one.parts[-1 - depth : -1] == parts[-depth:] for one in others
-    ):
-        depth += 1
-    return "/".join([*parts[-depth:], name]).replace("//", "/")
 
 
 def _without_id(log: RunLog) -> str:

@@ -7,7 +7,6 @@ import tempfile
 from functools import cache
 from pathlib import Path, PurePosixPath
 
-from analysis.read.progress import ReadingProgress
 from configs.errors import Unreadable
 from configs.files import open_regular
 
@@ -52,9 +51,7 @@ def unpacked(path: Path) -> Path:
     left = MOST_BYTES
     try:
         with open_regular(path) as packed, tarfile.open(fileobj=packed) as archive:
-            progress = ReadingProgress(path)
             for number, member in enumerate(archive):
-                progress.at(packed.tell())
                 left -= member.size
                 if number >= MOST_FILES or left < 0 or member.name.count("/") > MOST_DEPTH:
                     raise Unreadable(

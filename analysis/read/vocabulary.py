@@ -16,7 +16,7 @@ ALIASES = {
         "num episodes", "game",
     ),
     "epoch": ("epoch", "epochs", "epoch num", "ep"),
-    "loss": ("loss",),
+    "loss": ("loss", "l pix"),
     "lr": ("lr", "learning rate", "base lr"),
     "grad_norm": ("grad norm", "gnorm", "norm", "optim total grad norm"),
     "images": ("images", "samples count", "samples", "samples seen", "images seen", "cur nimg"),

@@ -90,7 +90,8 @@ def _records(tree: Any) -> list[Any]:
 def _records_of_lists(tree: Any) -> list[Any]:
     """Return the records of lists of numbers with one length: `{"loss": [3.1, 2.7], ...}`.
 
-    The lists may be one level deeper, as in `{"history": {"loss": [3.1, 2.7]}}`.
+    The lists may be one level deeper, as in `{"history": {"loss": [3.1, 2.7]}}`. Of evaluations
+    that are fewer the last one is of the last record; the log does not say where the others are.
     """
     trees = [tree, *tree.values()] if isinstance(tree, dict) else []
     for node in trees:
@@ -102,5 +103,9 @@ def _records_of_lists(tree: Any) -> list[Any]:
             lengths = [len(value) for name, value in lists.items() if not is_evaluation(name)]
             (length, _), *_ = Counter(lengths or map(len, lists.values())).most_common(1)
             kept = {name: value for name, value in lists.items() if len(value) == length}
-            return [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
+            found = [dict(zip(kept, row, strict=True)) for row in zip(*kept.values(), strict=True)]
+            for name, values in lists.items():
+                if is_evaluation(name) and 0 < len(values) < length:
+                    found[-1][f"{name} (the last)"] = values[-1]
+            return found
     return []

@@ -36,6 +36,7 @@ from analysis.read.vocabulary import (
 
 # Without a count, records that name a loss are the lines of a training if they are as many.
 FEWEST_WITHOUT_STEP = 3
+_TENSOR = re.compile(r"tensor\(([-+.\de]+)")
 _OF_TOTAL = re.compile(r"(\d{1,15}) ?/ ?\d{1,15}")
 NO_COLUMNS: Mapping[str, str] = {}
 AXES = ("step", "images", "epoch")
@@ -73,6 +74,8 @@ def as_numbers(values: Mapping[Any, Any], *, has_commas: bool = False) -> dict[s
 
 def _of_text(name: Any, text: str, *, has_commas: bool) -> tuple[Any, float]:
     """Return the name and the number of a text, NaN if it is neither a number nor a time."""
+    if wrapped := _TENSOR.match(text):
+        text = wrapped[1]
     printed = number(with_points(text) if has_commas else text)
     column = meaning(str(name))[0]
     if not math.isnan(printed):

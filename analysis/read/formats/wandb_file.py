@@ -19,7 +19,6 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from analysis.read.evaluations import is_result
 from analysis.read.formats.structured import as_numbers, logs_of
-from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import meaning, preference
 from configs.files import open_regular
@@ -86,10 +85,9 @@ def _own_step(rows: Sequence[Mapping[str, float]], *, damaged: int) -> str | Non
 
 def _records(path: Path) -> Iterator[bytes]:
     """Yield the records of a file; for a damaged or cut one bytes from 0 on, which are none."""
-    place, parts, progress = _START, list[bytes](), ReadingProgress(path)
+    place, parts = _START, list[bytes]()
     with open_regular(path) as file:
         while block := file.read(_BLOCK):
-            progress.at(file.tell())
             while place + _FRAME.size <= len(block):
                 code, length, kind = _FRAME.unpack_from(block, place)
                 start, place = place + _FRAME.size, place + _FRAME.size + length

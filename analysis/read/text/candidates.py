@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analysis.read.columns import Rows, distinct, falls, losses_by_other_names
-from analysis.read.text.counts import MANY, STEADY, axis_of, counted_steps, nested_counts
-from analysis.read.text.dialects import Dialect, dialect_of, has_unit, meaning_of
+from analysis.read.text.counts import EPOCH_OF_TIMM, MANY, STEADY, axis_of, counted_steps
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
 from analysis.read.vocabulary import is_evaluation, is_loss, key_of, meaning, preference
@@ -22,7 +21,7 @@ CLOCKS = ("day_s", "duration_s", "elapsed_s", "step_s", "epoch_s")
 _CLOCKS_OF_RECORDS = frozenset(["step_s", "steps_per_s", "images_per_s", "epoch_s"])
 # Of minutes as if they were seconds.
 DAY_MIN = 1440.0
-MOST_SIDES, SAMPLES = 12, 20
+MOST_SIDES = 12
 # The name of a loss in a table without names.
 UNNAMED = "unnamed loss"
 
@@ -79,9 +78,8 @@ def candidates_of(
     for kind in details if has_loss else kinds:
         if not has_loss and (is_of_losses or 2 * kind.count > lines):
             kind = _with_losses(kind, is_table=not is_of_losses)
-        dialect = dialect_of([shape.sample for shape in kind.shapes[:SAMPLES]])
-        steps: list[str | None] = [*counted_steps(kind, dialect)] or [None]
-        every += [_candidate(kind, dialect, step, is_alone=is_alone) for step in steps]
+        steps: list[str | None] = [*counted_steps(kind)] or [None]
+        every += [_candidate(kind, step, is_alone=is_alone) for step in steps]
     return [replace(one, sides=_sides(one, every)) for one in every]
 
 
@@ -106,17 +104,14 @@ def _with_losses(kind: Kind, *, is_table: bool) -> Kind:
     return replace(kind, fields=fields)
 
 
-def _candidate(
-    kind: Kind, dialect: Dialect | None, step: str | None, *, is_alone: bool = False
-) -> Candidate:
+def _candidate(kind: Kind, step: str | None, *, is_alone: bool = False) -> Candidate:
     """Return a kind read with a step."""
-    meanings = {key: meaning_of(one, dialect) for key, one in kind.fields.items()}
+    meanings = {key: one.meaning for key, one in kind.fields.items()}
     names = {column for column, _ in meanings.values()}
     has_axis = step is not None or bool(names & {"epoch", "images"})
     chosen, doubt = _columns(kind, meanings, step, is_whole=has_axis or is_alone)
-    outer = nested_counts(kind, dialect).get(step) if step is not None else None
-    if outer is not None:
-        chosen["epoch"] = outer
+    if step not in (None, EPOCH_OF_TIMM) and EPOCH_OF_TIMM in kind.fields:
+        chosen.setdefault("epoch", EPOCH_OF_TIMM)
     columns = {name: kind.rows[name] for name in ("line", "place")}
     columns |= {column: kind.rows[key] * meanings[key][1] for column, key in chosen.items()}
     for column, key in (("of", step), ("epochs", chosen.get("epoch"))):
@@ -150,13 +145,13 @@ def _candidate(
             uncertain[clock] = "a clock of two parts: minutes and seconds, or hours and minutes"
     return Candidate(
         kind=kind,
-        name="tqdm" if step == BAR_STEP else dialect.name if dialect else "key: value",
+        name="tqdm" if step == BAR_STEP else "key: value",
         rows=Rows(columns),
         axis=axis,
         has_step=step is not None,
         has_axis=has_axis,
         without_unit=frozenset(
-            column for column, key in timed.items() if not has_unit(kind.fields[key], dialect)
+            column for column, key in timed.items() if not kind.fields[key].has_unit
         ),
         rank=preference(kind.fields[step].name) if step is not None else 0,
         loss_name=loss_name,
@@ -225,7 +220,7 @@ def _adds_times(one: Candidate, main: Candidate) -> bool:
 def _follows(one: Candidate, main: Candidate) -> bool:
     """Whether each line of a kind is the only one after its own of many others."""
     at = np.searchsorted(main.rows["place"], one.rows["place"])
-    return bool(distinct(at) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
+    return bool(len(np.unique(at)) == len(at) and len(at) > MOST_FOLLOWED * main.kind.count)
 
 
 def has_fractions(one: Candidate) -> bool:
@@ -236,7 +231,7 @@ def has_fractions(one: Candidate) -> bool:
 
 def _only_loss(beside: Sequence[Candidate], *, is_of_part: bool = False) -> list[Candidate]:
     """Return the candidate of a loss in lines that name no count, with a doubt, if there is one."""
-    alone = [_candidate(one.kind, None, None, is_alone=True) for one in beside]
+    alone = [_candidate(one.kind, None, is_alone=True) for one in beside]
     losses = [one for one in alone if has_fractions(one) and one.kind.count > 1]
     if not losses:
         return []

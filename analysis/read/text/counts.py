@@ -6,21 +6,17 @@ import numpy as np
 
 from analysis.read.columns import distinct
 from analysis.read.epochs import regularity
-from analysis.read.text.dialects import Dialect, meaning_of
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
 from analysis.read.vocabulary import counted_by, key_of, preference
 from analysis.stats.intervals import Floats
 
-# What is counted over trainings, or beside them, and not within one.
-_NO_EPOCH = re.compile(
-    r"fold|run|trial|seed|exp|client|worker|rank|gpu|stage|phase|task|net|layer|model"
-)
-MOST_COUNTS = 6
 # A number without a name counts if it has so many values and rises by a constant so often.
 FEWEST, STEADY = 5, 0.9
 # Epochs are seldom as many.
 MANY = 1000
+# timm: `Train: 0 [  50/1251 (  4%)]`.
+EPOCH_OF_TIMM = "train|number|"
 # Fewer are seldom a batch.
 LEAST_BATCH = 16
 _WORDS_OF_STEP = frozenset(
@@ -37,69 +33,28 @@ def counts_of(kind: Kind) -> list[str]:
     ]  # fmt: skip
 
 
-def counted_steps(kind: Kind, dialect: Dialect | None) -> list[str]:
+def counted_steps(kind: Kind) -> list[str]:
     """Return the keys of the fields that may count steps, preferred ones first."""
     if BAR_STEP in kind.fields:
         return [BAR_STEP]
     ranked = []
-    nested = nested_counts(kind, dialect)
-    columns = {key: meaning_of(one, dialect)[0] for key, one in kind.fields.items()}
     counts = counts_of(kind)
     for key, one in kind.fields.items():
-        column, words, total = columns[key], key_of(one.name), one.total is not None
-        if key not in counts or key in nested.values():
-            pass
-        elif key in nested and not one.name:
-            ranked.append((55, key))
-        elif column == "step":
+        column, words, total = one.meaning[0], key_of(one.name), one.total is not None
+        if key not in counts:
+            continue
+        if column == "step":
             ranked.append((preference(one.name), key))
         elif column != "epoch" and (words in _WORDS_OF_STEP or column == "batch_number"):
             if total or distinct(kind.rows[key]) > 1:
                 ranked.append((50, key))
         elif total and words in ("", "iters", "i"):
             ranked.append((60, key))
-        elif key in nested:
-            ranked.append((70, key))
     first = next((key for key in counts if distinct(kind.rows[key]) > 1), None)
     if not ranked and first is not None and counts_without_name(kind, first):
         return [first]
-    return [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
-
-
-def nested_counts(kind: Kind, dialect: Dialect | None) -> dict[str, str]:
-    """Return, by the counts that begin again when another rises by one, the other ones.
-
-    So an epoch is known that is named otherwise: `iteration:3 step:20/500`.
-    """
-    columns = {key: meaning_of(one, dialect)[0] for key, one in kind.fields.items()}
-    if "epoch" in columns.values():
-        return {}
-    counts = [
-        key for key in counts_of(kind)
-        if not np.isnan(kind.rows[key]).any()
-        and columns[key]
-        in ("", "step", "batch_number", key_of(kind.fields[key].name).replace(" ", "_"))
-    ][:MOST_COUNTS]  # fmt: skip
-    found = {
-        inner: outer
-        for inner in counts
-        for outer in counts
-        if outer != inner
-        and (columns[outer] != "step" or columns[inner] == "step")
-        and not _NO_EPOCH.search(key_of(kind.fields[outer].name))
-        and _begins_again(kind.rows[inner], kind.rows[outer])
-    }
-    return {inner: outer for inner, outer in found.items() if inner not in found.values()}
-
-
-def _begins_again(inner: Floats, outer: Floats) -> bool:
-    """Whether a count falls where another rises by one, and nowhere else."""
-    rises, falls = np.diff(outer), np.diff(inner) < 0
-    changed = rises != 0
-    if not changed.any() or changed.all() or distinct(inner) < 2:
-        return False
-    is_one, falls_there = (rises[changed] == 1).mean() > 0.5, falls[changed].mean() > 0.6
-    return bool(is_one and falls_there and falls[~changed].mean() < 0.02)
+    keys = [key for _, key in sorted(ranked, key=lambda pair: pair[0])][:3]
+    return [key for key in keys if key != EPOCH_OF_TIMM] or keys
 
 
 def counts_without_name(kind: Kind, key: str) -> bool:

@@ -12,6 +12,7 @@ from analysis.read.vocabulary import (
     key_of,
     meaning,
     takes_phase,
+    tells_unit,
 )
 
 LONGEST_LINE, MOST_FIELDS, HEAD = 8000, 200, 100
@@ -46,8 +47,8 @@ _ENDS = re.compile(r"[,;:=|\[\]{}()<>\"'\t*#!]|  +| - | / |(?<![aA]vg)\. |->|=>|
 _WRAPPED = re.compile(r"(?:[:=]? ?['\"], ?\[?)?(?:(?:tensor|array|(?:np\.)?float(?:32|64))\(\[?)?$")
 # `[Epoch] 5`, and `Step, 5, Loss, 0.3`.
 _FRAMED = re.compile(r"(?:\[|^|^, ?)([A-Za-z]\w*)(?:\]|,)$")
-_UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SOURCE = re.compile(r"\.(?:py|cpp|cc|cu|lua)$")
+_UNIT_IN_NAME = re.compile(r"(.*?) ?[(\[]([A-Za-z/]{1,12})[)\]]")
 _SIGNS = " \t:=<>([{\"'|#~→-"
 # Whose loss it is, if not that of the weights which are trained.
 _OTHER_WEIGHTS = frozenset(["ema", "swa", "teacher", "averaged"])
@@ -106,13 +107,16 @@ PAUSE = re.compile(r"(?i:generat|sampl|validat|evaluat|\bsav(?:ing|ed)\b)")
 # Cells of a table are apart by two blanks, tabs or bars.
 _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3
-# As the tutorials of PyTorch print it.
-_PAIR = re.compile(r"\[ *(\d+) *, *(\d+) *\]\W{0,3}(?:\w+ )?loss", re.IGNORECASE)
 # What a launcher puts in front of the lines of a rank.
 _RANKS = (
     re.compile(r"\[(?:rank|RANK|Rank|R) ?(?P<rank>\d{1,6})\]"),
     re.compile(r"\A {0,5}(?P<rank>\d{1,6}): "),
 )
+
+
+_OF_FORM = {
+    "stamp": "time", "rank": "rank", "bar step": "step", "bar of": "of", "bar clock": "bar_s",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +140,25 @@ class Field:
         """The key of the field among those of its kind of line."""
         named = key_of(self.name) or " ".join(self.context.replace(",", " ").split())
         return f"{named}|{self.form}|{self.unit.strip()}"
+
+    @property
+    def meaning(self) -> tuple[str, float]:
+        """The column and the factor of the field; "" for what is no number of the training."""
+        if self.form in _OF_FORM:
+            return _OF_FORM[self.form], 1.0
+        if self.form == "clock":
+            column = meaning(self.name)[0]
+            is_clock = not self.name or column in ("duration_s", "elapsed_s", "epoch_s", "step_s")
+            return (column if self.name and is_clock else "day_s" if is_clock else ""), 1.0
+        if not self.name and not re.search(r"/|^ ?m?s", self.unit):
+            return "", 1.0
+        column, factor = meaning(self.name, self.unit)
+        return column or key_of(self.name).replace(" ", "_"), factor
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether a time names its unit."""
+        return self.form == "clock" or tells_unit(self.name, self.unit)
 
 
 def fields_of(line: str) -> tuple[list[Field], str]:
@@ -170,13 +193,6 @@ def has_letters(line: str) -> bool:
     return re.search(r"[A-Za-z]{2}", line) is not None
 
 
-@lru_cache(maxsize=4096)
-def announced(line: str) -> bool | None:
-    """Return whether a line without a value announces an evaluation; None if it announces none."""
-    match = _QUALIFIER.search(line[:HEAD])
-    return None if match is None else match[1] is None
-
-
 def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
     """Return the values of a line with the names in a line above it, if these are its columns."""
     names = [cell[0] for cell in _CELL.finditer(header[:LONGEST_LINE].replace(",", "  "))]
@@ -197,18 +213,6 @@ def named_by_header(fields: list[Field], line: str, header: str) -> list[Field]:
     pairs = zip(in_cells, names, strict=False)
     found = {id(inside[0]): name for inside, name in pairs if inside[0].form != "stamp"}
     return [replace(one, name=found.get(id(one), one.name)) for one in fields]
-
-
-def with_epoch_of_bar(fields: list[Field], line: str) -> list[Field]:
-    """Return the values of a line in which a count before a bar is an epoch: `15/200:  25%|..`."""
-    first = next((n for n, one in enumerate(fields) if not one.form.startswith("bar")), 0)
-    if not first or fields[first].name or not fields[first].total:
-        return fields
-    shown = [line[slice(*one.place)] for one in fields[: first + 1]]
-    if shown[-1] in shown[:-1]:
-        # Some draw the count of the bar a second time.
-        return fields
-    return [*fields[:first], replace(fields[first], name="epoch"), *fields[first + 1 :]]
 
 
 def _without(line: str, begin: int, end: int) -> str:
@@ -264,11 +268,6 @@ def _values(line: str) -> tuple[list[Field], str]:
             name = f"val {name}"
         form = "clock" if match["clock"] else "number"
         total = match.span("total") if match["total"] else None
-        count, _, of = name.partition("/")
-        if total and meaning(count)[0] == "step" and meaning(of)[0] == "epoch":
-            # `Step/Epoch [20/1]`.
-            found.append(Field(name=of, form="number", place=total))
-            name, total = count, None
         found.append(
             Field(
                 name=name,
@@ -279,16 +278,7 @@ def _values(line: str) -> tuple[list[Field], str]:
                 total=total,
             )
         )
-    return _with_pair(line, found), head
-
-
-def _with_pair(line: str, fields: list[Field]) -> list[Field]:
-    """Return the values of a line in which `[2,  4000]` is an epoch and a step of it."""
-    pair = _PAIR.search(line)
-    if pair is None:
-        return fields
-    names = {pair.span(1): "epoch", pair.span(2): "step"}
-    return [replace(one, name=names.get(one.place, one.name)) for one in fields]
+    return found, head
 
 
 @lru_cache(maxsize=4096)

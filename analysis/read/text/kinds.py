@@ -13,7 +13,7 @@ import numpy as np
 from analysis.read.columns import Rows, distinct, join
 from analysis.read.epochs import regularity
 from analysis.read.run_log import Ints
-from analysis.read.text.fields import BAR_STEP, PAUSE, Field, announced, has_letters
+from analysis.read.text.fields import BAR_STEP, PAUSE, Field, has_letters
 from analysis.read.text.lines import HOLE, Lines, cut_lines
 from analysis.read.text.pieces import Piece
 from analysis.read.text.shapes import Shape
@@ -78,18 +78,15 @@ class Kind:
 class Text:
     """The contents of a text: its kinds of lines, the commonest first, and its epochs by place.
 
-    `phases` are lines without a value that announce training or an evaluation: their places, their
-    numbers, and whether it is an evaluation; `pauses` are the places of those that name samples,
-    saves or evaluations. `numbered` counts the lines with a number, `cut` those
-    too long to be read to their end. `headers` are the last lines without a number, the newest
-    first. `has_commas` says that decimals stand behind commas, `is_of_losses` that the file is
-    called one of losses. `first` is the first line with a
-    word, without its numbers, and `begins` are the places at which it stands.
+    `pauses` are the places of lines without a value that name samples, saves or evaluations.
+    `numbered` counts the lines with a number, `cut` those too long to be read to their end.
+    `headers` are the last lines without a number, the newest first. `has_commas` says that decimals
+    stand behind commas, `is_of_losses` that the file is called one of losses. `first` is the first
+    line with a word, without its numbers, and `begins` are the places at which it stands.
     """
 
     kinds: list[Kind] = field(default_factory=list)
     epochs: Rows = field(default_factory=lambda: Rows({}))
-    phases: list[tuple[int, int, bool]] = field(default_factory=list)
     pauses: list[int] = field(default_factory=list)
     lines: int = 0
     numbered: int = 0
@@ -184,9 +181,6 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
             text.add_header(lines.whole(line))
             if PAUSE.search(words):
                 text.pauses.append(piece.offset + int(lines.place[line]))
-            if (phase := announced(words)) is not None:
-                place = lines.place[line]
-                text.phases.append((piece.offset + int(place), int(piece.lines_at(place)), phase))
     for shape, own_lines in of.items():
         shape.convert(piece, lines, np.array(own_lines))
 

@@ -1,4 +1,4 @@
-"""Tell the lines of evaluations from the training's, by words above or in them and by totals."""
+"""Tell the lines of evaluations from the training's, by words in them and by totals."""
 
 import re
 from collections.abc import Sequence
@@ -8,23 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.read.text.counts import counted_steps
-from analysis.read.text.dialects import dialect_of
 from analysis.read.text.fields import BAR_STEP, Field
-from analysis.read.text.kinds import Kind, Text, is_of_training
+from analysis.read.text.kinds import Kind, Text
 from analysis.read.vocabulary import (
     EVALUATION,
     is_evaluation,
     is_loss,
     key_of,
-    meaning,
     takes_phase,
 )
-from analysis.stats.intervals import Floats
 
-# Results without a count that stand so closely below an announced evaluation are its own; if no
-# line of their kind has a count, so often.
-MOST_BELOW, BELOW = 2, 0.9
-_COUNTS = frozenset(["step", "epoch", "images"])
 # Names after which a loss is the training's all the same.
 _NO_RESULT = re.compile(r"time|every|interval|\b(?:steps?|fid|kid)\b")
 _TRAINING = frozenset(["train", "training"])
@@ -33,20 +26,16 @@ _TRAINING = frozenset(["train", "training"])
 def evaluations_apart(text: Text) -> list[Kind]:
     """Return the kinds of a text; those with lines of evaluations as two, with the results named.
 
-    A line is of an evaluation if a line that announces one stands above it, and it has no count or
-    repeats that of the training's last line; if it counts to another total than most of its kind;
-    or if a result before its loss is named so: `eval_acc: 0.9, loss: 0.3`.
+    A line is of an evaluation if it counts to another total than most of its kind, or if a result
+    before its loss is named so: `eval_acc: 0.9, loss: 0.3`.
     """
-    phases = _announced(text)
     found = []
     for kind in text.kinds:
         if BAR_STEP in kind.fields:
             found.append(kind)
             continue
-        is_other = _is_below(kind, phases, text)
-        if not is_other.any():
-            is_other, remark = _has_other_total(kind)
-            kind.remarks += [remark] if remark else []
+        is_other, remark = _has_other_total(kind)
+        kind.remarks += [remark] if remark else []
         if not is_other.all():
             found.append(_part(kind, ~is_other))
         if is_other.any():
@@ -58,50 +47,8 @@ def evaluations_apart(text: Text) -> list[Kind]:
     ]
 
 
-def _announced(text: Text) -> Floats:
-    """Return place, line, and whether an evaluation is announced, of each line that tells [3, n].
-
-    They have no value, or only a count: `Validation summary for epoch 9`.
-    """
-    found = [(-1.0, -np.inf, 0.0), *text.phases]
-    for kind in text.kinds:
-        if kind.head and not any(map(_is_result, kind.fields.values())):
-            flag = is_evaluation(kind.head)
-            places = zip(kind.rows["place"].tolist(), kind.rows["line"].tolist(), strict=True)
-            found += [(*place, flag) for place in places]
-    return np.array(sorted(found), dtype=float).T
-
-
 def _is_result(one: Field) -> bool:
     return bool(one.name) and takes_phase(one.name)
-
-
-def _is_below(kind: Kind, phases: Floats, text: Text) -> NDArray[np.bool_]:
-    """Return which rows [n] are of an evaluation that is announced above them."""
-    place, line, announces = phases
-    at = np.searchsorted(place, kind.rows["place"]) - 1
-    found = announces[at] > 0
-    if not found.any() or not is_of_training(kind):
-        return np.zeros(len(found), dtype=bool)
-    counts = [kind.rows[key] for key, one in kind.fields.items() if meaning(one.name)[0] in _COUNTS]
-    counts += [kind.rows[key] for key in _steps(kind)]
-    is_counted = ~np.isnan(np.array([np.full(len(found), np.nan), *counts])).all(axis=0)
-    is_near = kind.rows["line"] - line[at] <= MOST_BELOW
-    if not is_counted.any():
-        return found & ((found & is_near).mean() >= BELOW)
-    named = np.searchsorted(text.epochs["place"], kind.rows["place"], side="right")
-    counts.append(np.append(np.nan, text.epochs["epoch"])[named])
-    here = [*zip(*(column.tolist() for column in counts), strict=True)]
-    last = ""
-    for row in np.flatnonzero(is_counted).tolist():
-        found[row] &= str(here[row]) == last
-        last = last if found[row] else str(here[row])
-    return found & (is_counted | is_near)
-
-
-def _steps(kind: Kind) -> list[str]:
-    """Return the key of the count that is likeliest the step, if there is one."""
-    return counted_steps(kind, dialect_of([shape.sample for shape in kind.shapes[:20]]))[:1]
 
 
 def _has_other_total(kind: Kind) -> tuple[NDArray[np.bool_], str]:
@@ -109,7 +56,7 @@ def _has_other_total(kind: Kind) -> tuple[NDArray[np.bool_], str]:
 
     `step 614/614 - loss` of an epoch, then `step 89/89 - loss` of its evaluation.
     """
-    totals = next((kind.rows[f"{key}/of"] for key in _steps(kind)), np.zeros(0))
+    totals = next((kind.rows[f"{key}/of"] for key in counted_steps(kind)), np.zeros(0))
     of = totals[~np.isnan(totals)]
     found, counts = np.unique(of, return_counts=True)
     if not 2 <= len(found) <= 3 or (np.diff(of) != 0).sum() < len(found) + 1:

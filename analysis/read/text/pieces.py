@@ -10,7 +10,6 @@ from typing import IO
 
 import numpy as np
 
-from analysis.read.progress import ReadingProgress
 from analysis.read.run_log import Ints
 from analysis.read.vocabulary import ENGLISH
 from configs.files import open_regular
@@ -60,11 +59,9 @@ def open_bytes(path: Path) -> IO[bytes]:
 def pieces(path: Path) -> Iterator[Piece]:
     """Yield the file piece by piece; a line longer than `LONGEST_LINE` is cut there."""
     line, offset, rest = 1, 0, b""
-    progress = ReadingProgress(path)
     with open_bytes(path) as file:
         while True:
             block = file.read(PIECE)
-            progress.at(file.tell())
             data = rest + block if rest else block
             end = len(data) if not block else _last_line_end(data)
             data, rest = data[:end], data[end:]

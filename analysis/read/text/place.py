@@ -18,9 +18,7 @@ LEAST_APART = 0.9
 FEWEST_EPOCHS = 3
 # Bars of another training have at least this share of its steps.
 SHORTER = 0.1
-_CLOCKS = frozenset(
-    ["step_s", "steps_per_s", "duration_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"]
-)
+_CLOCKS = frozenset(["step_s", "steps_per_s", "elapsed_s", "train_s", "day_s", "time", "bar_s"])
 
 
 def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
@@ -58,7 +56,7 @@ def placed_rows(candidate: Candidate, text: Text) -> Placed | None:
     if candidate.is_bar and "loss" in rows:
         rows = _with_pauses(rows, text)
     is_rate_of_tokens = "tokens_per_s" in rows and _CLOCKS.isdisjoint(rows.columns)
-    if is_rate_of_tokens and candidate.name == "key: value":
+    if is_rate_of_tokens and not candidate.is_bar:
         of_what = "the log does not say whether its tokens/s are of one device or of all"
         uncertain["printed"] = of_what
     return Placed(

@@ -13,7 +13,6 @@ from analysis.read.text.fields import (
     Field,
     fields_of,
     named_by_header,
-    with_epoch_of_bar,
 )
 from analysis.read.text.lines import Lines
 from analysis.read.text.pieces import Piece
@@ -72,7 +71,7 @@ class Shape:
         known = headers if any(one.form == "bar step" for one in found) else headers[:1]
         named = (named_by_header(found, self.sample, header) for header in known)
         found = next((fields for fields in named if fields is not found), found)
-        for one in with_epoch_of_bar(found, self.sample):
+        for one in found:
             column, factor = meaning("", one.unit)
             # Some lines say ms, and others s.
             is_duration = one.name and column == "duration_s" and one.unit.strip() != "M"

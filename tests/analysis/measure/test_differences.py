@@ -219,16 +219,6 @@ def test_another_length_matters_if_the_learning_rate_falls_towards_the_end():
     assert found.why == "their schedules end at other steps (train.steps: 200 -> 400)"
 
 
-def test_a_schedule_that_both_record_alike_is_one():
-    a, b = (
-        replace(log, values=log.values | {"learning_rate": np.full(200, rate)})
-        for log, rate in ((of_script(**{"params.epochs": n}), 1e-3) for n in (10, 20))
-    )
-    assert loss_contrast([a], [b], Compared()).mean is not None
-    other = replace(b, values=b.values | {"learning_rate": np.linspace(1e-3, 0, 200)})
-    assert "schedules end" in loss_contrast([a], [other], Compared()).why
-
-
 def test_scores_of_a_script_have_a_row_and_ours_have_none():
     def scored(**config):
         runs = [of_script(**config, **{"params.seed": n}) for n in (1, 2, 3)]

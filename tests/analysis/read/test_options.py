@@ -135,4 +135,8 @@ def test_formats_says_how_logs_are_read(tmp_path, capsys):
     (tmp_path / "x").write_bytes(write.dit(synthetic_log(n=20)))
     code, [row], _ = rows_of(capsys, "runs", "--formats", str(tmp_path / "x"))
     assert code == 0
-    assert (row["format"], row["axis"], row["clocks"]) == ("DiT", "step", "wall, printed")
+    assert (row["format"], row["axis"], row["clocks"]) == (
+        "key: value",
+        "step",
+        "wall, printed",
+    )

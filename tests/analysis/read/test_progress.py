@@ -1,4 +1,4 @@
-"""Reading that takes long says so, and nothing unpacks to more than a bound."""
+"""Reading of many runs says so, and nothing unpacks to more than a bound."""
 
 import io
 import tarfile
@@ -13,23 +13,6 @@ from configs import progress
 from configs.errors import Unreadable
 from launch.__main__ import main as launch
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Path:
-    lines = b"(step=%07d) Train Loss: 0.1532, Train Steps/Sec: 3.21\n"
-    file = tmp_path / "log.txt"
-    file.write_bytes(b"".join(lines % step for step in range(20_000)))
-    return file
-
-
-def test_long_reading_says_so_once_in_a_pipe(log: Path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(progress, "_FIRST_S", 0.0)
-    assert len(read_logs([str(log)])) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"reading '{log}': ")
-    assert said.endswith("% so far\n")
-    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(

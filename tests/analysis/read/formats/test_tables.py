@@ -89,6 +89,12 @@ def test_an_evaluation_without_a_step_is_at_the_record_before_it(tmp_path):
     )
 
 
+def test_the_last_of_fewer_evaluations_is_of_the_last_record(tmp_path):
+    (tmp_path / "history.json").write_text('{"loss": [4, 3, 2, 1], "val_loss": [5, 2.5]}')
+    [log] = read_logs([str(tmp_path)])
+    assert log.evaluations == ({"val_loss (the last)": 2.5, "step": 4, "line": 4},)
+
+
 def test_tables_that_web_pages_export_are_read_by_run_and_by_tag(tmp_path):
     kinds = ("", "__MIN", "__MAX")
     names = [f"{run} - train/loss{kind}" for run in ("base", "a - b") for kind in kinds]

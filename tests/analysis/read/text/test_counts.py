@@ -86,14 +86,6 @@ def test_a_number_may_stand_right_after_a_word_that_counts(tmp_path):
     assert log.evaluations[-1]["test_loss"] == 3.0
 
 
-def test_a_count_with_a_total_goes_on_through_another_that_is_not_called_an_epoch(tmp_path):
-    places = [(n // 174 + 1, n % 174) for n in range(99, 174 * 20, 100)]
-    rows = [f"iteration:{e} step:{i + 1}/174, NER loss: {9 / e:.3f}" for e, i in places]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert log.step.tolist() == list(range(100, 174 * 20, 100))
-    assert log.attempts == 1
-
-
 def test_steps_that_fall_only_where_the_epoch_rises_are_of_one_run(tmp_path):
     places = [(n // 24 + 1, n % 24 + 1) for n in range(99, 9600, 100)]
     rows = [f"(epoch: {e}, iters: {i}, time: 0.5) G_GAN: {9 / e:.3f}" for e, i in places]
@@ -116,16 +108,6 @@ def test_frames_and_episodes_are_counted_as_such(column, tmp_path):
     [log] = logs_of(tmp_path / "x", "\n".join([f"{column},reward", *rows]))
     assert log.axis in column.lower()
     assert int(log.step[-1]) == 14_500
-
-
-def test_two_counts_before_two_numbers_are_one_each(tmp_path):
-    rows = [
-        f"Step/Epoch [{200 * e + n}/{e + 1}][{n}/200]: loss:{3 / (200 * e + n):.4f}"
-        for e in range(3)
-        for n in range(20, 201, 20)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert (log.step[-1], log.last("epoch"), log.attempts) == (600, 3, 1)
 
 
 def test_the_count_of_timm_is_that_of_the_batches(tmp_path):

@@ -20,14 +20,6 @@ def test_a_name_may_stand_before_the_count(tmp_path):
     assert (log.axis, log.step[-1], log.last("loss")) == ("step", 2000, 0.0045)
 
 
-def test_a_pair_in_brackets_is_an_epoch_and_a_step(tmp_path):
-    lines = [f"[{e}, {n:5d}] loss: {9 / (e + n):.4f}" for e in (1, 2) for n in (500, 1000, 1500)]
-    log = log_of(tmp_path / "x", lines)
-    assert (log.step[-1], log.last("epoch"), log.last("loss")) == (3000, 2, 0.006)
-    log = log_of(tmp_path / "x", lines[:3])
-    assert (log.axis, log.step[-1]) == ("step", 1500)
-
-
 def test_an_epoch_that_ends_has_the_loss_of_the_next_line(tmp_path):
     lines = []
     for n in range(1, 21):
@@ -63,15 +55,6 @@ def test_a_bar_goes_on_past_its_total_or_has_none(tmp_path):
     bare = [f"{n}it [00:{n:02d}, 1.00s/it, loss={9 / n:.4f}]" for n in [*range(1, 31)] * 2]
     log = log_of(tmp_path / "x", bare)
     assert (log.step[-1], log.attempts) == (60, 1)
-
-
-def test_a_count_before_a_bar_is_its_epoch(tmp_path):
-    lines = [
-        f"[fold_0] {e:03d}/020: {25 * n}%|###  | {n}/4 [00:0{n}<00:01, 1.0it/s, loss={9 / e:.4f}]"
-        for e in range(1, 21) for n in range(1, 5)
-    ]  # fmt: skip
-    log = log_of(tmp_path / "x", lines)
-    assert (log.step[-1], log.last("epoch"), log.attempts) == (80, 20, 1)
 
 
 @pytest.mark.parametrize(
@@ -141,15 +124,6 @@ def test_values_are_found_in_what_python_prints(tmp_path):
     lines = [f"Loss after {n} epochs: {9 / n:.4f}" for n in range(1, 21)]
     log = log_of(tmp_path / "x", lines)
     assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 20, 0.45)
-
-
-def test_darknet_prints_names_behind_values(tmp_path):
-    lines = [
-        f" {n}: {9 / n:.6f}, {8 / n:.6f} avg loss, 0.001 rate, 0.5 seconds, {64 * n} images"
-        for n in range(1, 21)
-    ]
-    log = log_of(tmp_path / "x", lines)
-    assert (log.last("loss"), log.last("images")) == (0.4, 1280)
 
 
 def test_losses_inside_an_epoch_are_parts_of_it(tmp_path):
