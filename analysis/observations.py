@@ -164,20 +164,6 @@ def without_early_ends(
     return kept[0], kept[1], remarks
 
 
-def told_early(base: Sequence[RunLog], arm: Sequence[RunLog]) -> str | None:
-    """Return which arm is in its first half, None if each has a run that is not.
-
-    What learns faster at first may be worse in the end.
-    """
-    sides = [[int(log.step[-1]) if len(log) else 0 for log in side] for side in (base, arm)]
-    longest = max(map(max, sides))
-    for side, last in zip((base, arm), sides, strict=True):
-        is_open = all(log.state.has_events and not log.state.is_done for log in side)
-        if is_open and 2 * max(last) < longest:
-            return f"{side[0].name} has {max(last)} of {longest} steps so far"
-    return None
-
-
 def is_repeat(a: RunLog, b: RunLog) -> bool:
     """Whether two runs differ only in seed and in keys that affect nothing."""
     return recipe(a) is not None and recipe(a) == recipe(b)

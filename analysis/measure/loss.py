@@ -29,7 +29,6 @@ from analysis.observations import (
     nodes_of,
     ran_at_once,
     seed_of,
-    told_early,
     told_machines,
     without_early_ends,
 )
@@ -49,7 +48,7 @@ MARGIN = 0.01
 SEED_SCATTER = 0.02
 # Points that are not above 0, as a skipped step prints, are left out if they are so few and early.
 MOST_LEFT_OUT = 0.05
-# If both arms have runs that end so far beyond the common range, its end is not theirs.
+# If a run goes on so much longer than another, its end is not the end of their common range.
 GOES_ON = 1.25
 # So many losses in a row that are not finite are more than steps that a scaler skips.
 FEWEST_LOST = 3
@@ -172,15 +171,26 @@ def loss_contrast(
         begin = max(map(begin_of, every)) if compared.of == "loss" else 0.0
         remarks.append(Range(by=compared.by, low=begin, high=high).remark)
     unclear = unclear_key(base[0], arm[0])
-    doubts = [told_early(base, arm), unclear and f"what {unclear} changes is not known"]
-    ends = [max(curve.x[-1] for curve in side) for side in (every[:count], every[count:])]
-    if min(ends) > GOES_ON * high:
-        doubts.append("though runs of both go on")
+    doubts = [_told_early(every, compared.by), unclear and f"what {unclear} changes is not known"]
     if any(doubts):
         remarks += filter(None, doubts)
         result = replace(result, is_claim=False)
     result = replace(result, remarks=tuple(remarks))
     return told_machines(result, [*base, *arm]) if compared.by in TIMED else result
+
+
+def _told_early(curves: Sequence[LossCurve], by: str) -> str | None:
+    """Return which run ends long before another without being done, None if none does.
+
+    What learns faster at first may be worse in the end. By the clock of the machine, a log that
+    does not say whether it is done may be of a faster run.
+    """
+    longest = max(curve.x[-1] for curve in curves)
+    for log, end in ((curve.log, curve.x[-1]) for curve in curves):
+        is_told = log.state.has_events or by not in TIMED
+        if is_told and not log.state.is_done and GOES_ON * end < longest:
+            return f"{log.name} ends before others"
+    return None
 
 
 def _why_not_compared(

@@ -136,7 +136,7 @@ def test_devices_in_a_column_that_stays_are_devices():
     assert why_other_steps(a, b).endswith("on more devices (world_size: 1 -> 4)")
 
 
-def test_a_common_range_that_ends_before_both_arms_supports_no_claim():
+def test_a_range_that_one_run_cuts_short_supports_no_claim():
     base, arm = (
         [of_script(loss * (1 + 1e-3 * seed), **{"params.seed": seed, "params.lr": loss})
          for seed in range(3)]
@@ -148,7 +148,7 @@ def test_a_common_range_that_ends_before_both_arms_supports_no_claim():
     failed = replace(base[0], values=values, **rows)
     found = loss_contrast([failed, *base[1:]], arm, Compared())
     assert not found.is_claim
-    assert found.remarks[-2:] == ("up to step 120, which all have", "though runs of both go on")
+    assert found.remarks[-2:] == ("up to step 120, which all have", "log ends before others")
 
 
 def test_a_score_at_the_end_of_each_is_compared_though_one_trained_for_longer():

@@ -55,7 +55,7 @@ def test_an_arm_that_is_in_its_first_half_is_better_only_so_far(
             end_as(run, "saved", steps=2000)
     found = verdicts(tmp_path)["loss"]
     assert found["word"] == "different"
-    assert "b0 has 300 of 2000 steps so far" in found["verdict"]
+    assert "b0 ends before others" in found["verdict"]
 
 
 @pytest.mark.parametrize("gaps", [(15, 25), (13, 17)])
