@@ -18,7 +18,7 @@ from analysis.measure.differences import (
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
-from analysis.stats.repeats import at_other_hours, common_nodes, places_in_blocks
+from analysis.stats.repeats import common_nodes, ran_apart
 from analysis.stats.replicates import CLAIMS, Contrast, Word
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
@@ -215,8 +215,7 @@ def attributed(
     sides = [[nodes_of(log) for log in side] for side in (base, arm)]
     is_apart = all(map(all, sides)) and not common_nodes(*sides)
     begun = [[begun_at(log) for log in side] for side in (base, arm)]
-    is_later = places_in_blocks(*begun) is not None or at_other_hours(*begun)
-    if of == "clock" and (is_apart or is_later):
+    if of == "clock" and (is_apart or ran_apart(*begun)):
         other = "nodes" if is_apart else "times"
         joined = ", ".join([other, *names])
         return f"{other} differ, too ({joined}): not the effect of any one of them"

@@ -1,7 +1,7 @@
 """The log of what the GPUs of an attempt did: `attempts/NNN/gpu/NODE.jsonl`, by its sampler.
 
 The first line has the facts of each GPU, then there is a line per GPU for every ten seconds: means
-of `power_w`, `sm_mhz`, `memory_mhz` and `busy` (the share of time with a kernel), the largest
+of `power_w`, `sm_mhz` and `busy` (the share of time with a kernel), the largest
 `memory_gb` and `temperature_c`, the energy counter `energy_j` at its end, the share of readings
 `throttled_CAUSE`, and the number of `others`: processes that are not the run's. The line covers
 `span_s` seconds up to `time`. A reading that driver or GPU do not give is absent.

@@ -16,6 +16,8 @@ from configs.errors import Unreadable
 
 # Evaluations at steps that all have count if the last of these is within this share of the end.
 NEAR_END = 0.1
+# Of the first place beyond 0, so that 0 has a logarithm.
+NEAR_ZERO = 1e-3
 
 
 def aligned(curves: Sequence[LossCurve]) -> tuple[list[LossCurve], bool]:
@@ -92,16 +94,9 @@ def _averaged(curve: LossCurve, edges: Floats) -> LossCurve:
 
 def _interpolated(curve: LossCurve, x: Floats) -> LossCurve:
     """Return evaluations at `x` [n], over the log of the axis; the last may be off by `blur`."""
-    loss = np.interp(x, curve.x, curve.loss)
-    after = np.searchsorted(curve.x, x)
-    for place in np.flatnonzero(curve.x[after] != x):
-        begin, end = curve.x[after[place] - 1], curve.x[after[place]]
-        if begin > 0:
-            share = math.log(x[place] / begin) / math.log(end / begin)
-            ends = curve.loss[after[place] - 1 : after[place] + 1]
-            loss[place] = ends[0] + share * (ends[1] - ends[0])
-    straight = float(np.interp(x[-1], curve.x, curve.loss))
     # From a first evaluation at 0 it may have fallen at once.
-    bound = curve.loss[after[-1]] if curve.x[max(after[-1] - 1, 0)] <= 0 else loss[-1]
-    blur = abs(math.log(straight / bound)) if min(straight, bound) > 0 else 0.0
+    least = NEAR_ZERO * float(curve.x[curve.x > 0].min())
+    loss = np.interp(np.log(x + least), np.log(curve.x + least), curve.loss)
+    straight, end = float(np.interp(x[-1], curve.x, curve.loss)), float(loss[-1])
+    blur = abs(math.log(straight / end)) if min(straight, end) > 0 else 0.0
     return replace(curve, x=x, loss=loss, blur=blur)

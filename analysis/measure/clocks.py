@@ -24,8 +24,8 @@ PAUSES = {
     "wall": ("save_s", "sample_s", "eval_s", "profile_s", "evaluated"),
     "bar": ("profile_s", "evaluated"),
 }
-# An interval is this many units of a clock's resolution long, within the records there are.
-MIN_INTERVAL, MAX_INTERVAL, TARGET_INTERVALS = 20.0, 200.0, 100
+# An interval is this many units of a clock's resolution long.
+MIN_INTERVAL = 20.0
 # A coarser share of an interval is the clock's resolution, not its noise.
 RESOLVED = 1e-3
 # Steps whose work differs by more are no common unit; a mean since the start lags behind by less.
@@ -67,27 +67,6 @@ class Intervals:
         """Return the intervals that are `kept` [m]."""
         each = ("steps", "seconds", "images", "attempt", "row", "start")
         return replace(self, **{name: getattr(self, name)[kept] for name in each})
-
-    def joined(self, step: Ints, marks: Ints) -> "Intervals":
-        """Return the intervals with those joined between which none of the steps `marks` lies.
-
-        `step` are the steps of the records. Another log may have fewer of them.
-        """
-        first, last = step[self.start], step[self.row]
-        opens = np.isin(first, marks) | (first != np.roll(last, 1))
-        opens[:1] = True
-        begin = np.flatnonzero(opens)
-        end = np.append(begin[1:], len(first)) - 1
-        steps = np.add.reduceat(self.steps, begin)
-        return replace(
-            self,
-            steps=steps,
-            seconds=np.add.reduceat(self.seconds * self.steps, begin) / steps,
-            images=np.add.reduceat(self.images * self.steps, begin) / steps,
-            attempt=self.attempt[end],
-            row=self.row[end],
-            start=self.start[begin],
-        )
 
     def pairs(self, step: Ints) -> NDArray[np.complex128]:
         """Return the first and the last step of each interval as a complex number [m]."""
@@ -213,11 +192,9 @@ def _rows_to_read(reading: Floats, attempt: Ints) -> Ints:
 
 
 def _every(rows: Ints, reading: Floats) -> Ints:
-    """Return every k-th row, for about `TARGET_INTERVALS` intervals of bounded length."""
-    per_row = max(float(np.median(np.diff(reading[rows]))) if len(rows) > 1 else 0.0, 0.0)
-    typical = (reading[rows[-1]] - reading[rows[0]]) / max(1, len(rows) - 1)
-    length = min(max(typical * len(rows) / TARGET_INTERVALS, MIN_INTERVAL), MAX_INTERVAL)
-    return rows[:: max(1, math.ceil(length / max(per_row, typical / 2, 1e-9)))]
+    """Return every k-th row, between which there are `MIN_INTERVAL` units of the clock."""
+    spent = float(reading[rows[-1]] - reading[rows[0]])
+    return rows[:: max(1, math.ceil(MIN_INTERVAL * (len(rows) - 1) / max(spent, 1e-9)))]
 
 
 def _printed_column(log: RunLog) -> str:

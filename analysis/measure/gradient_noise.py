@@ -51,11 +51,10 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientNoiseLog:
-    """The stages of a run, and the number of `malformed` records."""
+    """The stages of a run."""
 
     name: str
     stages: tuple[Stage, ...]
-    malformed: int
 
 
 def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
@@ -67,27 +66,25 @@ def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
         records = valid(record for _, record in read_records(run.metrics_file))
     except (ConfigError, RecursionError, TypeError) as error:
         raise Unreadable(str(error)) from None
-    steps, malformed = _parsed(records, "gns")
-    samples, others = _parsed(records, "gns_sample")
+    steps, samples = _parsed(records, "gns"), _parsed(records, "gns_sample")
     found = list(_checkpoints(samples) if samples else _training_stages(steps, stages))
     if not found:
         raise Unreadable(
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
             "its checkpoints with jobs/gns.sbatch"
         )
-    return GradientNoiseLog(name=run.name, stages=tuple(found), malformed=malformed + others)
+    return GradientNoiseLog(name=run.name, stages=tuple(found))
 
 
-def _parsed(records: Sequence[Record], name: str) -> tuple[list[NoiseRecord], int]:
-    """Return the measurements of a field in the order of steps; how many are malformed."""
-    known = [record for record in records if name in record]
+def _parsed(records: Sequence[Record], name: str) -> list[NoiseRecord]:
+    """Return the measurements of a field in the order of steps, without malformed ones."""
     found = []
-    for record in known:
+    for record in (record for record in records if name in record):
         try:
             found.append(_parse(record, name))
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
             continue
-    return sorted(found, key=lambda one: one.step), len(known) - len(found)
+    return sorted(found, key=lambda one: one.step)
 
 
 def _parse(record: Record, name: str) -> NoiseRecord:
@@ -186,8 +183,6 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def noise_remarks(log: GradientNoiseLog, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield the remarks that go below the table of a run."""
-    if log.malformed:
-        yield f"{log.name}: {log.malformed} malformed records of gradient noise were skipped"
     verdicts = [row["verdict"] for row in rows if row["t"] == "all"]
     undetermined = len(verdicts) - verdicts.count(DETERMINED)
     if undetermined:

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from analysis.foreign_keys import kind_of, place_of
+from analysis.foreign_keys import place_of
 from analysis.measure.differences import decays, differences, key_kind, keys_of_others
 from analysis.measure.time_breakdown import start_time
 from analysis.read.machine import ranks
@@ -205,8 +205,10 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     terms that training adds to its loss are not in an evaluation.
     """
     quantities = {"data", "objective"} if "loss" in of else {"data"}
-    quantities |= {"evaluation"} if of != "loss" else set()
+    measured = {"evaluation"} if "loss" in of else {"evaluation", "sampling"}
     for item in keys_of_others(a, b):
+        if key_kind(item) in measured and of != "loss":
+            return f"their {of} may be measured otherwise ({item})"
         if key_kind(item) in quantities:
             return f"their {of} may be of other data or another objective ({item})"
     if "loss" not in of:
@@ -241,51 +243,23 @@ def why_other_schedule(a: RunLog, b: RunLog) -> str | None:
         images = {one.get("train.steps", 0) * one.get("train.global_batch", 1) for one in configs}
         if len(images) > 1:
             lengths += [item for item in differences(a, b) if item.name == "train.steps"]
-    if not lengths or _have_one_learning_rate(a, b):
+    if not lengths:
         return None
     return f"their schedules end at other steps ({lengths[0]})"
 
 
-def _have_one_learning_rate(a: RunLog, b: RunLog) -> bool:
-    """Whether two runs record the same learning rate at each step that both record."""
-    names = [name for name in a.values if kind_of(name) == "setting" and name in b.values
-             and {"lr", "learning"} & {*key_of(name).split()}]  # fmt: skip
-    _, at_a, at_b = np.intersect1d(a.step, b.step, return_indices=True)
-    rates = [(a.column(name)[at_a], b.column(name)[at_b]) for name in names]
-    known = [(one, other) for one, other in rates if np.isfinite(one).any()]
-    return bool(known) and all(np.allclose(*pair, rtol=1e-3, equal_nan=True) for pair in known)
+def why_other(logs: Sequence[RunLog], of: str) -> str | None:
+    """Return in which facts distances `of` samples were measured unlike, None if in none.
 
-
-def at_common_guidance(logs: Sequence[RunLog], of: str) -> list[RunLog]:
-    """Return runs with their evaluations `of` samples at one guidance, the newest that all have."""
-    each = [_guidances(log, of) for log in logs]
-    common = [one for one in each[0] if all(one in other for other in each)]
-    if not common:
-        return [*logs]
-    return [
-        replace(
-            log,
-            evaluations=tuple(
-                one for one in log.evaluations if of not in one or _guidance(one) == common[-1]
-            ),
-        )
+    The facts are those at the last step that all have, of the newest distance there.
+    """
+    each = [
+        {one["step"]: one for one in log.evaluations if of in one and "fid_facts" in one}
         for log in logs
     ]
-
-
-def _guidances(log: RunLog, of: str) -> list[Any]:
-    known = (one for one in log.evaluations if of in one and "fid_facts" in one)
-    return list(dict.fromkeys(map(_guidance, known)))
-
-
-def _guidance(record: Mapping[str, Any]) -> Any:
-    return record.get("fid_facts", {}).get("guidance")
-
-
-def why_other(logs: Sequence[RunLog], of: str) -> str | None:
-    """Return in which facts distances `of` samples were measured unlike, None if in none."""
-    known = ([one for one in log.evaluations if of in one and "fid_facts" in one] for log in logs)
-    unlike = _unlike([_facts(records[-1], of) for records in known if records])
+    known = [newest for newest in each if newest]
+    shared = set[int]().union(*known).intersection(*known)
+    unlike = _unlike([_facts(newest[max(shared or newest)], of) for newest in known])
     return f"other {', '.join(unlike)}" if unlike and "loss" not in of else None
 
 

@@ -10,16 +10,16 @@ from analysis.measure.clocks import PAUSES, Intervals, choose_clocks, intervals,
 from analysis.measure.loss_curve import Range
 from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog, kept_with_log
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Estimate
 from analysis.stats.mean import MIN_VALUES, Mean
 from analysis.stats.summary import MIN_SEGMENT, Summary, summarise
 
 # A rate whose interval reaches further than this share of it is undetermined.
 WIDEST = 0.25
-# The last batch of an epoch is smaller: images of a step that vary by less are one batch.
-SAME_BATCH = 0.05
 # A share of the time in slow steps that is worth a remark.
 NOTED_SHARE = 0.02
+# Of the mean number of images, so that a constant one is whole.
+DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +128,6 @@ class MeasuredRate:
         )
         return f"steps are {by:.0%} {word} from step {step} on"
 
-    def batch_change(self) -> str | None:
-        """Return between which numbers the images of a step vary, if they do."""
-        images = self.intervals.images
-        if self.summary is None or not (images > 0).any():
-            return None
-        least, most = (float(end) for end in (np.nanmin(images), np.nanmax(images)))
-        if most <= (1 + SAME_BATCH) * least:
-            return None
-        return f"steps have {least:.4g} to {most:.4g} images, of which images/s take the mean"
-
     @property
     def images_per_s(self) -> float | None:
         """Images per second over all ranks."""
@@ -171,9 +161,7 @@ def measure_rate(
         began, ended = log.step[found.start], log.step[found.row]
         found = found.where((began >= within.low) & (ended <= within.high))
     if pairs:
-        wanted = np.array(list(pairs))
-        found = found.joined(log.step, np.union1d(wanted.real, wanted.imag))
-        found = found.where(np.isin(found.pairs(log.step), wanted))
+        found = found.where(np.isin(found.pairs(log.step), list(pairs)))
     summary = None
     if len(found.seconds):
         summary = summarise(found.seconds, found.attempt, steps=found.steps)
@@ -208,8 +196,8 @@ def _remarks(found: MeasuredRate) -> list[str]:
     if summary.slow_share > NOTED_SHARE:
         share = f"{summary.slow_share:.0%} of the time in steps over 2x the median"
         lines.append(f"{name}: {share}, which counts: the log does not say that these are pauses")
-    changes = filter(None, [found.lasting_change(), found.batch_change()])
-    return [*lines, *(f"{name}: {change}" for change in changes)]
+    change = found.lasting_change()
+    return [*lines, f"{name}: {change}"] if change else lines
 
 
 def _images_per_unit(
@@ -220,24 +208,14 @@ def _images_per_unit(
     Times the rate this is images per second, also of a batch that changes within a run.
     """
     kept = slice(None) if summary is None else summary.kept
-    if (recorded := _mean_by_steps(found.images[kept], found.steps[kept])) is not None:
-        return recorded
+    images, steps = found.images[kept], found.steps[kept]
+    if (known := images > 0).any():
+        return round(float(np.average(images[known], weights=steps[known])), DIGITS)
     if unit == "sample":
         return 1.0
     if unit != "step":
         return None
     return log.global_batch or log.last("batch")
-
-
-def _mean_by_steps(values: Floats, steps: Floats) -> float | None:
-    """Return the mean of the positive values [n] by steps [n], None if there are none."""
-    known = values > 0
-    if not known.any():
-        return None
-    is_constant = (values[known] == values[known][0]).all()
-    return float(
-        values[known][0] if is_constant else np.average(values[known], weights=steps[known])
-    )
 
 
 @kept_with_log

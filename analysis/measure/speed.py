@@ -149,8 +149,7 @@ def speed_contrast(
     if (doubt := base.doubt or arm.doubt) and found.mean is not None:
         found = replace(found, mean=Mean(value=found.mean.value), why=doubt)
     if unit != "image" or shift:
-        per = "tokens/s as printed" if unit == "token/device" else f"{unit}s/s"
-        found = replace(found, remarks=(*found.remarks, f"in {per}"))
+        found = replace(found, remarks=(*found.remarks, f"in {unit}s/s"))
     if unit == "step" and (unclear := unclear_key(base.runs[0].log, arm.runs[0].log)):
         remarks.append(f"what {unclear} changes is not known")
         found = replace(found, is_claim=False)
@@ -199,33 +198,26 @@ def alike_in_range(base: Arm, arm: Arm) -> tuple[Arm, Arm, Range | None, list[st
 def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset[complex]]:
     """Return the range that all runs time, None if each times about the same, and its intervals.
 
-    These are the pairs of steps between which all time training, none if no run times others. A
-    warm-up shows in many records only, a pause at each hundredth step belongs to a hundred steps,
-    and an interval that one run leaves out as its evaluation may hold a pause of all.
+    These are the pairs of steps between which all time training, none if no run times others: an
+    interval that one run leaves out as its evaluation may hold a pause of all. A warm-up shows in
+    many records only.
     """
     kept = [_steps_that_count(run) for run in runs]
     records = [float(np.median(run.intervals.steps)) for run in runs]
     is_mixed = max(records) >= COARSER * min(records)
-    begun = np.array([run.log.step[run.intervals.start[0]] for run in runs])
-    if is_mixed:
-        begun = np.array([own[0] for own in kept])
-    ended = np.array([own[-1] for own in kept])
+    firsts = [own[0] if is_mixed else run.log.step[run.intervals.start[0]]
+              for own, run in zip(kept, runs, strict=True)]  # fmt: skip
+    begun, ended = np.array(firsts), np.array([own[-1] for own in kept])
     low, high = begun.max(), ended.min()
-    marks = reduce(np.intersect1d, kept)
-    timed = [
-        run.intervals.joined(run.log.step, marks).pairs(run.log.step)
-        if is_mixed
-        else run.intervals.pairs(run.log.step)
-        for run in runs
-    ]
+    timed = [run.intervals.pairs(run.log.step) for run in runs]
     shared = reduce(np.intersect1d, timed)
     shared = shared[(shared.real >= low) & (shared.imag <= high)]
-    is_all = not is_mixed and all(len(np.unique(own)) == len(shared) for own in timed)
+    is_all = all(len(np.unique(own)) == len(shared) for own in timed)
     is_dense = len(shared) * SPARSE * max(records) >= high - low
     pairs = frozenset[complex](shared.tolist() if is_dense and not is_all else ())
     slack = max(SAME_RANGE * ended.max(), *records)
     is_alike = max(np.ptp(begun), np.ptp(ended)) <= slack
-    if is_alike and (pairs or not is_mixed):
+    if is_alike and not is_mixed:
         return None, pairs
     return Range(by="step", low=low, high=high), pairs
 
@@ -254,10 +246,7 @@ def _of_two_runs(base: MeasuredRate, arm: MeasuredRate, shift: float) -> Contras
     assert arm.summary is not None
     a, b = base.summary.mean, arm.summary.mean
     changes = tuple(
-        f"{run.log.name}: {change}"
-        for run in (base, arm)
-        for change in (run.lasting_change(), run.batch_change())
-        if change
+        f"{run.log.name}: {change}" for run in (base, arm) if (change := run.lasting_change())
     )
     change = changes[0] if changes else None
     wide = (f"the speed of {run.log.name} is undetermined" for run in (base, arm) if run.is_wide)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from analysis.measure.differences import causes, differences
 from analysis.measure.loss import final_loss
-from analysis.measure.loss_curve import at_common_guidance, sense_of, why_other, why_unlike
+from analysis.measure.loss_curve import sense_of, why_other, why_unlike
 from analysis.measure.time_breakdown import start_time
 from analysis.observations import group_alike
 from analysis.one_training import distinct_runs
@@ -211,7 +211,6 @@ def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reache
 
     The remarks name runs that are left out. Raise `Unreadable` for losses of other terms.
     """
-    logs = at_common_guidance(logs, target.name)
     for other in logs[1:]:
         if why := why_other([logs[0], other], target.name):
             raise Unreadable(f"{logs[0].name} and {other.name}: {target.name} by {why}")

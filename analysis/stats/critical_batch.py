@@ -4,7 +4,7 @@
 line, fitted by least squares with weights from the scatter of the repeats.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +14,7 @@ from analysis.stats.intervals import Estimate, Floats
 DRAWS = 2000
 # How far from 1 the exponent of the batch may be: so little changes B_crit by little.
 BEND = 0.15
+EXPONENTS = np.arange(0.2, 2.5, 0.02)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +60,9 @@ def fit_critical_batch(
     if freedom == 0 or not np.isfinite(best):
         is_fitted = np.isfinite(best) and best > 0
         return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min) if is_fitted else None
-    if not _fits_line(batches, runs):
+    # Fewer show no exponent.
+    is_shown = len(batches) > 2 and sum(map(len, runs)) > 4
+    if is_shown and not _fits_line(batches, means, weights):
         return CriticalBatch(b_crit=Estimate(value=best), e_min=e_min, is_line=False)
     rng = np.random.default_rng(0)
     errors = rng.standard_t(freedom, (DRAWS, len(means))) * np.sqrt(variance)
@@ -75,28 +78,17 @@ def fit_critical_batch(
     return CriticalBatch(b_crit=b_crit, e_min=e_min)
 
 
-def _fits_line(batches: Floats, runs: Sequence[Floats]) -> bool:
+def _fits_line(batches: Floats, means: Floats, weights: Floats) -> bool:
     """Return whether samples that rise as E (1 + (B / B_crit) ^ a) may do so with a = 1.
 
-    Other exponents have another B_crit, of which the line's interval tells nothing. Fewer than
-    three batches or five runs show no exponent, and count as a line.
+    Other exponents have another B_crit, of which the line's interval tells nothing.
     """
-    from scipy.optimize import curve_fit  # takes as long to import as the rest of a command
-
-    each = np.repeat(batches, [len(values) for values in runs])
-    logs = np.log(np.concatenate(list(runs)))
-    if len(batches) < 3 or len(logs) < 5:
-        return True
-
-    def model(batch: Floats, least: float, critical: float, exponent: float) -> Floats:
-        return least + np.logaddexp(0.0, exponent * (np.log(batch) - critical))
-
-    start = [float(logs.min()), float(np.log(batches).mean()), 1.0]
-    try:
-        best, _ = curve_fit(model, each, logs, p0=start)
-    except RuntimeError:  # no curve of this kind fits
-        return False
-    return abs(float(best[2]) - 1) <= BEND
+    fitted = np.empty((len(EXPONENTS), len(means)))
+    for row, exponent in enumerate(EXPONENTS):
+        (intercept,), (slope,) = _fit(batches**exponent, means[None, :], weights)
+        fitted[row] = intercept + slope * batches**exponent
+    squares = (weights * (fitted - means) ** 2).sum(axis=1)
+    return abs(float(EXPONENTS[np.argmin(squares)]) - 1) <= BEND
 
 
 def _variance_about(fitted: Floats, means: Floats) -> Floats:

@@ -19,11 +19,6 @@ class Estimate:
     low: float | None = None
     high: float | None = None
 
-    @property
-    def is_determined(self) -> bool:
-        """Whether the estimate has an interval."""
-        return self.low is not None
-
     def map(self, function: Callable[[float], float]) -> "Estimate":
         """Return an increasing function of the estimate and of the ends of its interval."""
         low, high = (None if end is None else function(end) for end in (self.low, self.high))

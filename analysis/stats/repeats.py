@@ -1,17 +1,14 @@
 """Compare several runs a side that are not paired, on the nodes that both arms used if they can be.
 
-Runs on nodes of their own are compared node by node, or with an allowance for the nodes; arms of
-which one ran before the other, beside a linear drift.
+Runs on nodes of their own are compared node by node, or with an allowance for the nodes, and arms
+that ran at times of their own with one for the times.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import fdtrc
 
-from analysis.stats.intervals import Floats
-from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean, satterthwaite
 from analysis.stats.replicates import (
     ALLOWED,
@@ -22,36 +19,33 @@ from analysis.stats.replicates import (
     Unit,
     mean_log,
 )
-from analysis.stats.samples import beside_drift, one_sample, welch
+from analysis.stats.samples import explain, one_sample, welch
 
-OTHER_HOURS = "each ran at hours of the day of its own, in which others may use the node"
+TIMES_DIFFER = "each ran at times of its own"
 DAY_S = 86_400.0
-IN_BLOCKS = "most runs of one before those of the other"
 NODES_DIFFER = "nodes differ"
 NODES_UNKNOWN = "on nodes that are not recorded"
-# What two nodes of one model may differ by, as a standard deviation of logs.
+# What two nodes of one model, or two times of a node, may differ by (standard deviation of logs).
 NODE_SCATTER = 0.05
 
 
 def by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate], scatter: Scatter) -> Contrast:
     """Compare runs of nodes that both arms used; if those are too few, nodes with each other."""
     where = [[run.nodes for run in side] for side in (base, arm)]
+    is_known = all(map(all, where))
+    shared = common_nodes(*where) if is_known else set()
     begun = [[run.began for run in side] for side in (base, arm)]
-    if at_other_hours(*begun):
-        gap, n = Mean(value=mean_log(arm) - mean_log(base)), min(len(base), len(arm))
-        return Contrast(mean=gap, unit="repeat", n=n, why=OTHER_HOURS)
-    places = places_in_blocks(*begun)
-    if not all(map(all, where)):
-        unpaired = _unpaired(base, arm, scatter, places)
-        return replace(unpaired, remarks=(NODES_UNKNOWN, *unpaired.remarks))
-    shared = common_nodes(*where)
-    if places is not None:
-        unpaired = _unpaired(base, arm, scatter, places)
-        return unpaired if shared else _apart(unpaired)
+    if (is_apart := ran_apart(*begun)) or not is_known:
+        found = welch_of(base, arm, scatter)
+        if not is_known:
+            found = replace(found, remarks=(NODES_UNKNOWN,))
+        elif not shared:
+            found = _allowing(found, NODES_DIFFER)
+        return _allowing(found, TIMES_DIFFER) if is_apart else found
     if len(shared) >= FEWEST:
         gaps = [_node_mean(arm, node) - _node_mean(base, node) for node in shared]
-        found = one_sample(np.array(gaps))
-        return Contrast(mean=found, unit="node", n=len(gaps), is_claim=True)
+        mean = one_sample(np.array(gaps))
+        return Contrast(mean=mean, unit="node", n=len(gaps), is_claim=True)
     if shared:
         here = [[run for run in side if run.nodes in shared] for side in (base, arm)]
         below, above = map(len, here)
@@ -66,53 +60,22 @@ def by_repeats(base: Sequence[Replicate], arm: Sequence[Replicate], scatter: Sca
         mean = welch(means[0], means[1])
         return Contrast(mean=mean, unit="node", n=min(below, above), sides=(below, above),
                         is_claim=True, remarks=(NODES_DIFFER,))  # fmt: skip
-    return _apart(welch_of(base, arm, scatter))
+    return _allowing(welch_of(base, arm, scatter), NODES_DIFFER)
 
 
-def places_in_blocks(
-    base: Sequence[float | None], arm: Sequence[float | None]
-) -> list[Floats] | None:
-    """Return the places of runs in the order of their begins, if the arms ran in blocks, else None.
+def ran_apart(base: Sequence[float | None], arm: Sequence[float | None]) -> bool:
+    """Whether runs of one arm mostly began before those of the other, or at other hours of the day.
 
-    A node that became slower from run to run would by itself make the arms differ: the places do,
-    by the test of the rates.
-    """
-    begun = sorted(one for one in (*base, *arm) if one is not None)
-    if min(len(base), len(arm)) < 2 or len(begun) < len(base) + len(arm):
-        return None
-    places = [np.searchsorted(begun, np.array(side)).astype(float) for side in (base, arm)]
-    return places if welch(*places).p_value() < LEVEL else None
-
-
-def at_other_hours(base: Sequence[float | None], arm: Sequence[float | None]) -> bool:
-    """Whether the runs of two arms began at other hours of the day, over more than a day.
-
-    A node that others use by day would by itself make such arms differ.
+    A node that became slower, or that others use by day, would by itself make such arms differ.
     """
     begun = np.array([one for one in (*base, *arm) if one is not None])
-    left = len(begun) - 3
-    if left < FEWEST or len(begun) < len(base) + len(arm) or np.ptp(begun) <= DAY_S:
+    if min(len(base), len(arm)) < 2 or len(begun) < len(base) + len(arm):
         return False
-    hour = 2 * np.pi * begun / DAY_S
-    design = np.stack([np.ones(len(begun)), np.cos(hour), np.sin(hour)], axis=1)
     is_second = np.repeat([0.0, 1.0], [len(base), len(arm)])
-    rest = is_second - design @ np.linalg.lstsq(design, is_second, rcond=1e-6)[0]
-    unexplained = float(rest @ rest) / float(((is_second - is_second.mean()) ** 2).sum())
-    ratio = (1 / max(unexplained, 1e-12) - 1) * left / 2
-    return bool(fdtrc(2, left, ratio) < LEVEL)
-
-
-def _unpaired(
-    base: Sequence[Replicate], arm: Sequence[Replicate], scatter: Scatter,
-    places: Sequence[Floats] | None,
-) -> Contrast:  # fmt: skip
-    """Return the contrast of unpaired runs; in blocks it is one beside the drift, and no claim."""
-    found = welch_of(base, arm, scatter)
-    if places is None:
-        return found
-    mean = beside_drift([np.array([run.log for run in side]) for side in (base, arm)], places)
-    remark = f"{IN_BLOCKS}, {ALLOWED}"
-    return replace(found, mean=mean, further=(), is_claim=False, remarks=(remark,))
+    hour = 2 * np.pi * begun / DAY_S
+    causes = [np.argsort(np.argsort(begun))[:, None].astype(float)]
+    causes += [np.stack([np.cos(hour), np.sin(hour)], axis=1)] if np.ptp(begun) > DAY_S else []
+    return any(explain(is_second, one) for one in causes)
 
 
 def common_nodes(
@@ -135,12 +98,12 @@ def _apart_from_each_other(arm: Sequence[Replicate]) -> list[list[Replicate]]:
     return groups
 
 
-def _apart(found: Contrast) -> Contrast:
-    """Allow for what two nodes differ by."""
+def _allowing(found: Contrast, remark: str) -> Contrast:
+    """Allow for what two nodes, or two times, differ by."""
     assert found.mean is not None
     mean = found.mean.allowing(NODE_SCATTER)
-    remark = f"{NODES_DIFFER}, {ALLOWED} {NODE_SCATTER:.0%} each"
-    return replace(found, mean=mean, is_claim=False, remarks=(*found.remarks, remark))
+    told = f"{remark}, {ALLOWED} {NODE_SCATTER:.0%} each"
+    return replace(found, mean=mean, is_claim=False, remarks=(*found.remarks, told))
 
 
 def _within_nodes(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Mean:

@@ -12,7 +12,7 @@ from analysis.stats.sequential import CommonVariance
 
 # Nothing is lent.
 NONE = CommonVariance()
-# Pairs share something if they would differ as much by chance in so few cases.
+# Pairs share something, and causes explain something, if chance would do as much in so few cases.
 SHARED_LEVEL = 0.05
 # Gaps vary if they would as much by chance in so few cases.
 VARY_LEVEL = 0.01
@@ -44,16 +44,15 @@ def welch(below: Floats, above: Floats, *, lent: Sequence[CommonVariance] = (NON
     return satterthwaite(float(above.mean() - below.mean()), parts, known)
 
 
-def beside_drift(sides: Sequence[Floats], places: Sequence[Floats]) -> Mean:
-    """Return the difference of two samples beside a common linear drift over their places."""
-    values, at = np.concatenate([*sides]), np.concatenate([*places])
-    is_second = np.repeat([0.0, 1.0], [len(side) for side in sides])
-    design = np.stack([is_second, np.ones(len(at)), at - at.mean()], axis=1)
-    found = np.linalg.lstsq(design, values, rcond=None)[0]
-    rest = values - design @ found
-    freedom = float(len(values) - design.shape[1])
-    variance = float(rest @ rest) / freedom * float(np.linalg.inv(design.T @ design)[0, 0])
-    return Mean(value=float(found[0]), error=math.sqrt(variance), freedom=freedom)
+def explain(values: Floats, causes: Floats) -> bool:
+    """Whether `causes` [n, m] explain more of `values` [n] than chance (F of a regression)."""
+    n, terms = causes.shape
+    left = n - terms - 1
+    design = np.column_stack([np.ones(n), causes])
+    rest = values - design @ np.linalg.lstsq(design, values, rcond=1e-6)[0]
+    unexplained = max(float(rest @ rest) / (n * float(values.var())), 1e-12)
+    ratio = (1 / unexplained - 1) * left / terms
+    return left > 0 and bool(fdtrc(terms, left, ratio) < SHARED_LEVEL)
 
 
 def without_columns(logs: Floats) -> Floats:

@@ -29,8 +29,6 @@ CHANGE_STRENGTH, CHANGE_SIZE, CHANGE_EDGE = 6.0, 0.04, 10
 CHANGE_WINDOW = 9
 # The quantiles that clip it: pauses make values long, and seldom one short.
 CHANGE_CLIP = (0.05, 0.85)
-# The autocorrelation time of a series that has two levels and does not wander.
-STEADY_TIME = 2.0
 SIGMA_OF_MAD = 1.4826
 
 
@@ -147,17 +145,11 @@ def ratio_of_means(above: Floats, below: Floats, *, weights: Floats) -> Mean:
 
     Each pair of values counts by its weight [n].
     Its error is the error of the mean of above/mean(above) - below/mean(below), in which what both
-    share cancels, such as a pause at the same step. A lasting change of this difference is what
-    these two series did, not noise.
+    share cancels, such as a pause at the same step.
     """
     above, below = weighted(above, weights), weighted(below, weights)
     a, b = float(above.mean()), float(below.mean())
     gap = above / a - below / b
-    if (change := lasting_change(gap)) is not None:
-        sides = gap[: change.index], gap[change.index :]
-        rest = np.concatenate([side - side.mean() for side in sides])
-        # What still wanders on either side may change again.
-        gap = rest if lag_one_time(rest) < STEADY_TIME else gap
     found = replace(mean_of(gap), value=1.0).logarithm()
     return replace(found, value=math.log(a / b))
 

@@ -1,16 +1,15 @@
 """Estimate main effects on the speed from pairs of cells that differ in one factor."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from analysis.measure.speed import SPEED, Arm, log_ratio, why_not_comparable
-from analysis.observations import pass_of, ran_at_once
+from analysis.observations import begun_at, pass_of, ran_at_once
 from analysis.stats.intervals import Floats
-from analysis.stats.judge import LEVEL
 from analysis.stats.mean import Mean
+from analysis.stats.repeats import ran_apart
 from analysis.stats.replicates import Contrast, refused
 from analysis.stats.samples import one_sample, vary
 from analysis.study.cells import Levels, factors_of, node_of_one_side
@@ -113,12 +112,7 @@ def _confounded(pairs: Sequence[Pair]) -> str | None:
         return f"cells of one level ran on {node}, of the other they did not"
     if any(pass_of(a) or pass_of(b) for a, b in logs):
         return None
-    later = [_began(after) - _began(before) for before, after in pairs]
-    if min(later) > 0 or max(later) < 0 or one_sample(np.array(later)).p_value() < LEVEL:
-        return "most cells of one level ran after their pairs, and a machine may drift"
+    begun = [[begun_at(run.log) for pair in pairs for run in pair[at].runs] for at in (0, 1)]
+    if ran_apart(*begun):
+        return "cells of one level ran at times of their own, and a machine may drift"
     return None
-
-
-def _began(arm: Arm) -> float:
-    began = [run.breakdown.began if run.breakdown else math.nan for run in arm.runs]
-    return float(np.mean(began))

@@ -1,15 +1,14 @@
 """Compare arms with the first one on speed, loss and quality: one family of verdicts."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from analysis.measure.differences import seeds_of
 from analysis.measure.loss import FID, FID_MARGIN, Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses, sense_of
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
 from analysis.measure.speed_table import difference_rows
-from analysis.observations import attributed, group_alike
+from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import of_cells, scatter_of_single
 from analysis.stats.replicates import Contrast, Quantity
@@ -19,23 +18,10 @@ from configs.table import Row
 
 
 def arms_of(logs: Sequence[RunLog]) -> list[Arm]:
-    """Return runs that differ in their seed only as one arm.
-
-    If that leaves one, arms differ in keys that affect nothing, or each run is alone.
-    """
+    """Return runs that differ in their seed only as one arm; if that leaves one, each is alone."""
     runs = measure_rates(logs)
     arms = group_arms(runs)
-    if len(arms) == 1:
-        arms = [Arm(runs=tuple(own)) for own in group_alike(runs, lambda run: _asked(run.log))]
     return arms if len(arms) > 1 else [Arm(runs=(run,)) for run in runs]
-
-
-def _asked(log: RunLog) -> Hashable:
-    """Return the config of a run without its name and seeds, None if it is unknown."""
-    if log.config is None:
-        return None
-    apart = {"name", *seeds_of(log.config)}
-    return frozenset((name, str(value)) for name, value in log.config.items() if name not in apart)
 
 
 def compare_arms(

@@ -20,7 +20,7 @@ from runs.slurm_env import node_name
 
 READING_S, ROW_S = 1.0, 10.0
 # Written once for each GPU; the energy counter also in its rows.
-_FACTS = ("energy_j", "max_sm_mhz", "power_limit_w", "default_power_limit_w", "mig")
+_FACTS = ("energy_j", "max_sm_mhz", "mig")
 
 
 class SampledGpu:
@@ -40,17 +40,13 @@ class SampledGpu:
 
     def _readers(self) -> list[tuple[str, Callable[[], Any]]]:
         nvml, own, card = self._nvml, self._own, self._card
-        sm, memory, sensor = nvml.NVML_CLOCK_SM, nvml.NVML_CLOCK_MEM, nvml.NVML_TEMPERATURE_GPU
-        default_limit = nvml.nvmlDeviceGetPowerManagementDefaultLimit
+        sm, sensor = nvml.NVML_CLOCK_SM, nvml.NVML_TEMPERATURE_GPU
         return [
             ("energy_j", lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(card) / 1000),
             ("max_sm_mhz", lambda: nvml.nvmlDeviceGetMaxClockInfo(card, sm)),
-            ("power_limit_w", lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(card) / 1000),
-            ("default_power_limit_w", lambda: default_limit(card) / 1000),
             ("mig", lambda: 1 if own is not card else None),
             ("power_w", lambda: nvml.nvmlDeviceGetPowerUsage(card) / 1000),
             ("sm_mhz", lambda: nvml.nvmlDeviceGetClockInfo(card, sm)),
-            ("memory_mhz", lambda: nvml.nvmlDeviceGetClockInfo(card, memory)),
             ("reasons", lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(card)),
             ("reasons", lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)),
             # An instance has no utilisation, and its card's is not its own.

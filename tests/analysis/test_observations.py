@@ -23,7 +23,7 @@ from analysis.read.find import read_logs
 from analysis.read.machine import nodes
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog, Stay
-from analysis.stats.repeats import IN_BLOCKS, places_in_blocks
+from analysis.stats.repeats import TIMES_DIFFER, ran_apart
 from runs.folder import RunFolder
 from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
 
@@ -69,7 +69,7 @@ def test_arms_of_which_one_ran_before_the_other_are_not_attributed(log: RunLog) 
     for others in (mixed, [side[:1] for side in sides]):
         assert attributed(*others, of="clock").startswith("nothing known")
     arms = [Arm(runs=tuple(measure_rate(one, clock="train") for one in side)) for side in sides]
-    assert IN_BLOCKS in speed_contrast(*arms).remarks[0]
+    assert TIMES_DIFFER in speed_contrast(*arms).remarks[0]
 
 
 def test_the_records_of_a_log_without_a_manifest_say_when_it_ran(log: RunLog) -> None:
@@ -78,7 +78,7 @@ def test_the_records_of_a_log_without_a_manifest_say_when_it_ran(log: RunLog) ->
         return replace(log, stays={}, values=values)
 
     sides = [[beginning(10_000.0 * (4 * side + n)) for n in range(4)] for side in (0, 1)]
-    assert places_in_blocks(*([begun_at(one) for one in side] for side in sides)) is not None
+    assert ran_apart(*([begun_at(one) for one in side] for side in sides))
 
 
 def renumbered(folder: Path, **first: object) -> RunLog:

@@ -14,7 +14,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_TEMPERATURE_GPU = 1, 2, 0
+NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
 
 
 class NVMLError(Exception):
@@ -92,7 +92,7 @@ def nvmlDeviceGetComputeRunningProcesses(handle: _Gpu) -> list[Any]:
 
 
 def nvmlDeviceGetClockInfo(handle: _Gpu, type: int) -> int:
-    return handle.answer({NVML_CLOCK_SM: "SM", NVML_CLOCK_MEM: "MEM"}[type])
+    return handle.answer({NVML_CLOCK_SM: "SM"}[type])
 
 
 def nvmlDeviceGetMaxClockInfo(handle: _Gpu, type: int) -> int:
@@ -121,11 +121,3 @@ def nvmlDeviceGetCurrentClocksEventReasons(handle: _Gpu) -> int:
 
 def nvmlDeviceGetCurrentClocksThrottleReasons(handle: _Gpu) -> int:
     return handle.answer("ClocksThrottleReasons")
-
-
-def nvmlDeviceGetEnforcedPowerLimit(handle: _Gpu) -> int:
-    return handle.answer("EnforcedPowerLimit")
-
-
-def nvmlDeviceGetPowerManagementDefaultLimit(handle: _Gpu) -> int:
-    return handle.answer("DefaultLimit")

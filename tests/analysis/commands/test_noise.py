@@ -95,14 +95,13 @@ def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
 BAD = [None, 5, "x", [[1]], {"k": 1, "b": 16}, {"k": 4, "b": 16, "steps": 0}, {"k": True}]
 
 
-def test_malformed_records_are_skipped_and_counted(tmp_path, capsys):
+def test_malformed_records_are_skipped(tmp_path, capsys):
     odd = tuple(
         {"step": 900 + n, "images": 1, "loss": 1.0, "gns": bad} for n, bad in enumerate(BAD)
     )
     run = planted(tmp_path / "odd", steps=30, more=odd)
-    code, found, err = run_gns(capsys, run)
+    code, found, _ = run_gns(capsys, run)
     assert code == 0
-    assert f"{len(BAD)} malformed records of gradient noise" in err
     assert of_stages(found)[-1]["step"] == 30
 
 
