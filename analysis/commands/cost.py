@@ -3,6 +3,7 @@
 import argparse
 
 from analysis.gpus.cost import cost_row
+from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.find import read_logs
 from analysis.table import put, remark
 
@@ -22,6 +23,13 @@ def run(args: argparse.Namespace) -> int:
         f"{log.name}: GPU-hours unknown: {log.uncertain.get('time', NOT_RECORDED)}"
         for log, row in zip(logs, rows, strict=True)
         if row["gpu_hours"] is None
+    )
+    breakdowns = [time_breakdown(log) for log in logs]
+    remark(
+        f"{log.name}: without {found.seconds['between'] / 3600:.3g} h in long pauses between "
+        "records, in which it may have waited for a job"
+        for log, found in zip(logs, breakdowns, strict=True)
+        if found and [*found.seconds] == ["between"]
     )
     remark(
         f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"

@@ -175,7 +175,7 @@ def key_kind(item: Difference) -> Kind:
     """Return what the key of a difference is about; what is on or off names no quantity."""
     kind = kind_of(item.name)
     is_switch = {str(item.a).lower(), str(item.b).lower()} & {"true", "false"}
-    return "unknown" if is_switch and kind != "setting" else kind
+    return "unknown" if is_switch and kind not in ("setting", "evaluation", "sampling") else kind
 
 
 def unclear_key(a: RunLog, b: RunLog) -> str | None:

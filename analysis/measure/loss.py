@@ -49,6 +49,8 @@ MARGIN = 0.01
 SEED_SCATTER = 0.02
 # Points that are not above 0, as a skipped step prints, are left out if they are so few and early.
 MOST_LEFT_OUT = 0.05
+# If both arms have runs that end so far beyond the common range, its end is not theirs.
+GOES_ON = 1.25
 # So many losses in a row that are not finite are more than steps that a scaler skips.
 FEWEST_LOST = 3
 # The distance of samples without its bias, and the margin of equivalent ones.
@@ -171,6 +173,9 @@ def loss_contrast(
         remarks.append(Range(by=compared.by, low=begin, high=high).remark)
     unclear = unclear_key(base[0], arm[0])
     doubts = [told_early(base, arm), unclear and f"what {unclear} changes is not known"]
+    ends = [max(curve.x[-1] for curve in side) for side in (every[:count], every[count:])]
+    if min(ends) > GOES_ON * high:
+        doubts.append("though runs of both go on")
     if any(doubts):
         remarks += filter(None, doubts)
         result = replace(result, is_claim=False)

@@ -205,8 +205,10 @@ def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     terms that training adds to its loss are not in an evaluation.
     """
     quantities = {"data", "objective"} if "loss" in of else {"data"}
-    quantities |= {"evaluation"} if of != "loss" else set()
+    measured = {"evaluation"} if "loss" in of else {"evaluation", "sampling"}
     for item in keys_of_others(a, b):
+        if key_kind(item) in measured and of != "loss":
+            return f"their {of} may be measured otherwise ({item})"
         if key_kind(item) in quantities:
             return f"their {of} may be of other data or another objective ({item})"
     if "loss" not in of:

@@ -13,6 +13,8 @@ from runs.records import ends, starts, submissions
 
 # Rows that were written out of order fall by less.
 MOST_FALL_S = 60.0
+# Records that are as many times the median, and as long, apart may have waited for another job.
+LONGEST_PAUSE, LONGEST_PAUSE_S = 20.0, 600.0
 # A log that begins after more intervals than this lacks its head.
 LATEST_HEAD = 2
 PARTS = (
@@ -103,18 +105,21 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
 def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
     """Return the time from the first to the last row with a time stamp, without parts.
 
-    How long attempts waited for each other is not told, and so their devices are not. Time stamps
-    that fall, such as local ones at the end of summer time, tell no time.
+    How long attempts waited for each other is not told, and so their devices are not; long pauses
+    are `between`. Time stamps that fall, such as local ones after summer time, tell no time.
     """
     rows = np.flatnonzero(~np.isnan(log.column("time")))
-    if len(rows) < 2 or np.diff(log.column("time")[rows]).min() < -MOST_FALL_S:
+    waits = np.diff(log.column("time")[rows])
+    if len(rows) < 2 or waits.min() < -MOST_FALL_S:
         return None
+    between = float(waits[waits > max(LONGEST_PAUSE * np.median(waits), LONGEST_PAUSE_S)].sum())
+    seconds = {"between": between} if between else {}
     first, last = rows[0], rows[-1]
     began = float(log.column("time")[first])
     wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
     count = ranks(log.facts) if log.attempts == 1 else None
-    device_s = {gpu(log.facts): (count or np.nan) * wall}
-    return TimeBreakdown(began=began, wall_s=wall, seconds={}, steps=steps, device_s=device_s)
+    device_s = {gpu(log.facts): (count or np.nan) * (wall - between)}
+    return TimeBreakdown(began=began, wall_s=wall, seconds=seconds, steps=steps, device_s=device_s)
 
 
 def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:

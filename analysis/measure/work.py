@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.foreign_keys import kind_of
 from analysis.measure.clocks import available_clocks, works_differ
-from analysis.measure.differences import Difference, key_kind, keys_of_others
+from analysis.measure.differences import BOTH, Difference, key_kind, keys_of_others
 from analysis.measure.rate import MeasuredRate
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -46,13 +46,13 @@ def _tokens_of(run: MeasuredRate) -> float | None:
 
 def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     """Return why the steps of two runs may be of other numbers of images, or None."""
-    parts = [item for item in keys_of_others(a, b) if key_kind(item) in ("batch", "devices")]
+    parts = _parts(a, b)
     if _have_one_batch(a, b, parts):
         return None
     batches = (item for item in parts if key_kind(item) == "batch")
     if (batch := next(batches, None)) is not None:
         return f"steps of another batch ({batch})"
-    if told := _other_devices(a, b):
+    if told := _other_devices(a, b, parts):
         return f"steps that may take more images on more devices ({told})"
     shared = [clock for clock in available_clocks(a) if clock in available_clocks(b)]
     if shared and works_differ([a, b], shared[0]):
@@ -61,6 +61,17 @@ def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     if one and other and max(one, other) > OTHER_LENGTH * min(one, other):
         return f"steps of which {one:.4g} and {other:.4g} make an epoch"
     return None
+
+
+def _parts(a: RunLog, b: RunLog) -> list[Difference]:
+    """Return the differences of a batch or of devices: of configs, and of columns that stay."""
+    found = [*keys_of_others(a, b)]
+    for name in sorted(a.values.keys() & b.values.keys()):
+        each = [np.unique(log.values[name][np.isfinite(log.values[name])]) for log in (a, b)]
+        if {len(values) for values in each} == {1} and each[0] != each[1]:
+            old, new = (f"{values[0]:g}" for values in each)
+            found.append(Difference(name=name, a=old, b=new, source="config", affects=BOTH))
+    return [item for item in found if key_kind(item) in ("batch", "devices")]
 
 
 def _have_one_batch(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> bool:
@@ -81,9 +92,9 @@ def _have_one_batch(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> bool:
     return math.prod(int(one) for one, _ in pairs) == math.prod(int(other) for _, other in pairs)
 
 
-def _other_devices(a: RunLog, b: RunLog) -> str | None:
+def _other_devices(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> str | None:
     """Return in which number of devices two runs differ, None if in none that is known."""
-    devices = (str(item) for item in keys_of_others(a, b) if key_kind(item) == "devices")
+    devices = (str(item) for item in parts if key_kind(item) == "devices")
     counts = ranks(a.facts), ranks(b.facts)
     is_known = None not in counts and counts[0] != counts[1]
     return next(devices, f"ranks: {counts[0]} -> {counts[1]}" if is_known else None)
@@ -97,11 +108,11 @@ def why_images_doubtful(a: RunLog, b: RunLog) -> str | None:
     """
     if "ditbench" in (a.format, b.format) and not all(map(_is_of_script, (a, b))):
         return None
-    parts = [item for item in keys_of_others(a, b) if key_kind(item) in ("batch", "devices")]
+    parts = _parts(a, b)
     if _have_one_batch(a, b, parts):
         return None
     batches = (str(item) for item in parts if key_kind(item) == "batch")
-    told = _other_devices(a, b)
+    told = _other_devices(a, b, parts)
     each = [float(log.last("images") or 0) / max(int(log.step[-1]), 1) for log in (a, b)]
     if abs(each[0] - each[1]) > 0.01 * max(each):
         return None

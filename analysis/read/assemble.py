@@ -1,6 +1,5 @@
 """Turn rows into run logs: tell ranks, bars and runs apart."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -10,19 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.foreign_keys import kind_of
 from analysis.read.attempts import MOST_RESUMES, are_mixed, attempts
 from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.evaluations import evaluation_records, with_evaluated
 from analysis.read.run_log import Ints, RunLog, not_finite
-from analysis.read.vocabulary import is_mean, key_of
+from analysis.read.vocabulary import is_mean
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 
 # Columns that say where a row stands, not what it measures.
 _PLACES = frozenset(["step", "line", "place", "rank", "of", "epochs", "pause"])
-# Beside one of these a batch may be that of one part.
-_OF_PARTS = re.compile(r"world size|\b(?:n|num|number) ?(?:gpus|devices|processes)\b|accum")
 MOST_ATTEMPTS, MOST_RUNS = 10_000, 1000
 # The newest row of a table is first if its steps fall so often.
 REVERSED = 0.9
@@ -177,7 +175,7 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
         merged = merged.replace(batch=merged["batch_number"])
     if "global_batch" in merged:
         merged = merged.replace(batch=merged["global_batch"])
-    elif "batch" in merged and any(map(_OF_PARTS.search, map(key_of, merged.columns))):
+    elif "batch" in merged and any(map(_counts_parts, merged.columns)):
         merged = merged.replace(batch=np.full(len(merged), np.nan))
         remarks.append("the batch may be a part of the whole: --set batch=N says it")
     if placed.axis == "step" and (batch := _only(merged["batch"])):
@@ -229,6 +227,11 @@ def _is_rounded(step: Ints) -> bool:
         return False
     digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
     return bool(np.median(rises) < 10 * top / 10**digits)
+
+
+def _counts_parts(column: str) -> bool:
+    """Whether a batch beside such a column may be that of one part."""
+    return kind_of(column) == "devices" or "accum" in column.lower()
 
 
 def _is_size(batch: Floats, step: Floats) -> bool:

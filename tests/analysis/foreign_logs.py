@@ -277,14 +277,19 @@ def framed(records: list[bytes]) -> bytes:
 
 
 def wandb_records(
-    rows: list[dict[str, object]], *, config: dict[str, object] | None = None, name: str = "eager"
+    rows: list[dict[str, object]],
+    *,
+    config: dict[str, object] | None = None,
+    name: str = "eager",
+    code: int = 0,
 ) -> list[bytes]:
     """Return the records of a run: its start, its machine with 8 GPUs, its rows, its end."""
     run = _field(1, b"abcd1234") + _field(4, _items(config or {})) + _field(8, name.encode())
-    run += _field(21, _field(2, b"0123456789abcdef"))
+    run += _field(13, b"gpu07") + _field(21, _field(2, b"0123456789abcdef"))
     machine = _field(18, b"NVIDIA A100") + _varint(19 << 3) + _varint(8)
     history = [_field(2, _items(row)) for row in rows]
-    return [_field(17, run), _field(26, machine), *history, _field(18, b"")]
+    ended = _varint(8) + _varint(code) if code else b""
+    return [_field(17, run), _field(26, machine), *history, _field(18, ended)]
 
 
 def wandb(log: SyntheticLog) -> bytes:

@@ -25,9 +25,13 @@ from configs.files import open_regular
 from configs.load import flatten
 
 _START, _BLOCK, _FRAME = 7, 1 << 15, struct.Struct("<IHB")
+_DAMAGED = b"\7"  # of no kind that protobuf has
 # Where things are in a record: the numbers of its field, of the field in that, and so on.
 _HISTORY, _CONFIG_AT_FIRST, _CONFIG_LATER = (2,), (17, 4), (5,)
-_FACTS = {"name": (17, 8), "id": (17, 1), "commit": (17, 21, 2), "gpu": (26, 18), "gpus": (26, 19)}
+_FACTS = {
+    "name": (17, 8), "id": (17, 1), "host": (17, 13), "commit": (17, 21, 2), "gpu": (26, 18),
+    "gpus": (26, 19), "exit": (18, 1),
+}  # fmt: skip
 
 
 def read_wandb(path: Path, *, name: str, columns: Mapping[str, str]) -> list[RunLog]:
@@ -44,7 +48,7 @@ def read_wandb(path: Path, *, name: str, columns: Mapping[str, str]) -> list[Run
             config |= flatten(_values(record, _CONFIG_AT_FIRST) | _values(record, _CONFIG_LATER))
             for fact, place in _FACTS.items():
                 for found in _at(record, place):
-                    facts[fact] = found if fact == "gpus" else found.decode("utf-8", "replace")
+                    facts[fact] = found if type(found) is int else found.decode("utf-8", "replace")
         except (DecodeError, AttributeError, LookupError, TypeError, ValueError, RecursionError):
             odd.append(number)
     name = str(facts.get("name") or facts.get("id") or name)
@@ -58,12 +62,15 @@ def read_wandb(path: Path, *, name: str, columns: Mapping[str, str]) -> list[Run
         remarks.append(f"{left} records without {step} not read; --columns step=NAME names another")
     if facts.get("gpus", 1) != 1:
         remarks.append(f"its machine has {facts['gpus']} GPUs; --set gpus=N says how many ran")
+    if facts.get("exit"):
+        remarks.append(f"it ended with exit code {facts['exit']}")
+    machine = {"gpu": facts.get("gpu"), "node": facts.get("host")}
     return [
         replace(
             log,
             axis=log.axis if step else "unit",
             config={own: v for own, v in config.items() if not own.startswith("_wandb")} or None,
-            facts={"commit": facts.get("commit"), "placement": [{"gpu": facts.get("gpu")}]},
+            facts={"commit": facts.get("commit"), "placement": [machine]},
             remarks=tuple(f"{name}: {remark}" for remark in remarks),
         )
         for log in logs_of(rows, path=path, name=name, kind="wandb", columns=columns)
@@ -84,7 +91,7 @@ def _own_step(rows: Sequence[Mapping[str, float]], *, damaged: int) -> str | Non
 
 
 def _records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a file; for a damaged or cut one bytes from 0 on, which are none."""
+    """Yield the records of a file; for a damaged or cut one bytes that are none."""
     place, parts = _START, list[bytes]()
     with open_regular(path) as file:
         while block := file.read(_BLOCK):
@@ -92,18 +99,18 @@ def _records(path: Path) -> Iterator[bytes]:
                 code, length, kind = _FRAME.unpack_from(block, place)
                 start, place = place + _FRAME.size, place + _FRAME.size + length
                 if kind in (1, 2):  # whole, or the first part
-                    yield from [b"\0"] if parts else []
+                    yield from [_DAMAGED] if parts else []
                     parts = []
                 # The checksum is of the kind, too. After a wrong one the rest of the block is lost.
                 if zlib.crc32(block[start - 1 : place]) != code:
-                    parts = [b"\0"]
+                    parts = [_DAMAGED]
                     break
                 parts.append(block[start:place])
                 if kind in (1, 4):  # whole, or the last part
                     yield b"".join(parts)
                     parts = []
             place = 0
-    yield from [b"\0"] if parts else []
+    yield from [_DAMAGED] if parts else []
 
 
 def _fields(message: bytes) -> dict[int, list[Any]]:

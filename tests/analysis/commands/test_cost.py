@@ -35,6 +35,16 @@ def test_a_log_without_times_has_no_gpu_hours_and_says_so(tmp_path, capsys):
     assert "a.log: GPU-hours unknown" in capsys.readouterr().err
 
 
+def test_a_long_pause_between_records_is_left_out_and_named(tmp_path, capsys):
+    times = [10 * n + (5 * 3600 if n > 180 else 0) for n in range(361)]
+    rows = ({"step": n, "loss": 1.0, "time": 1.7e9 + time} for n, time in enumerate(times))
+    log = tmp_path / "a.jsonl"
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [row], err = rows_of(log, capsys=capsys, flags=("--set", "gpus=8"))
+    assert row["gpu_hours"] == pytest.approx(8, abs=0.1)
+    assert "a.jsonl: without 5 h in long pauses between records" in err
+
+
 POWERED = SyntheticRun(gpu_facts={}, gpu_readings={"power_w": 360.0}, ranks=2)
 # Two GPUs of 360 W for the 520 s of the ranks.
 KWH = 2 * 360 * 520 / 3.6e6

@@ -46,11 +46,15 @@ def test_a_file_that_wandb_wrote_is_read_with_its_name_config_and_nested_metrics
 
 
 def test_the_machine_and_its_commit_are_told_but_not_the_ranks(tmp_path):
-    log = read(wandb_run(tmp_path, [{"loss": 1.0, "global_step": n} for n in range(5)]))
+    rows = [{"loss": 1.0, "global_step": n} for n in range(5)]
+    log = read(wandb_run(tmp_path, rows, code=1))
     assert log.facts["commit"] == "0123456789abcdef"
-    assert log.facts["placement"] == [{"gpu": "NVIDIA A100"}]
+    assert log.facts["placement"] == [{"gpu": "NVIDIA A100", "node": "gpu07"}]
     assert "ranks" not in log.facts
-    assert log.remarks == ("eager: its machine has 8 GPUs; --set gpus=N says how many ran",)
+    assert log.remarks == (
+        "eager: its machine has 8 GPUs; --set gpus=N says how many ran",
+        "eager: it ended with exit code 1",
+    )
 
 
 @pytest.mark.parametrize(
