@@ -89,8 +89,10 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
     if len(at) > 2 and (np.diff(passed) > 0).mean() > RISES:
         return "printed_s", {}
     each = float(np.median(steps))
-    # Trainers that print how long a step waited for data print how long it took.
-    if axis == "epoch" or each == 1 or _is_beside_data(rows, values):
+    # Trainers that print how long a step waited for data print how long it took, and nanoGPT those
+    # that print the MFU of a step.
+    is_of_step = "mfu_percent" in rows or _is_beside_data(rows, values)
+    if axis == "epoch" or each == 1 or is_of_step:
         return "step_s", {}
     if "step_s" in rows:
         return "printed_s", {}
