@@ -31,7 +31,7 @@ FACTS = (
 )
 _FACT = re.compile(FACTS)
 _ENTRY = re.compile(
-    r"(?:^|\n)(?:(?: {0,5}|\[(?i:rank) ?)(?P<rank>\d{1,6})[]:])?[^\n]*?"
+    r"(?:^|\n)(?:(?: {0,5}|\[(?i:rank|default) ?)(?P<rank>\d{1,6})[]:])?[^\n]*?"
     r":::MLL(?:OG)?[ \t]+(?P<json>\{[^\n]*\})"
 )
 _SYSTEM = re.compile(r'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
