@@ -17,7 +17,7 @@ MOST_RESUMES, SOON = 5, 3
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """The attempt of each of `n` rows [n], 0 if it was printed twice or done again.
+    """The attempt of each of `n` rows [n], 0 if it was done again.
 
     `begun` are the rows at which a later attempt begins; `twice` counts rows that repeat a step.
     """
@@ -50,7 +50,7 @@ def attempts(step: Ints, clock: Floats) -> Attempts:
         if earlier is not None and not is_repeated:
             is_repeated = abs(clock[row] - clock[earlier]) <= SAME_MOMENT_S
         if is_repeated and earlier is not None:
-            of[earlier], of[row], seen[now] = 0, len(begun) + 1, row
+            of[row], seen[now] = len(begun) + 1, row
             twice += 1
             continue
         if earlier is not None or (len(recent) > DISPLACED and now < min(recent)):

@@ -11,7 +11,6 @@ DAY_S = 86_400.0
 EPOCH_TIMES = 1e8
 # Shares of rising times from which they are a clock: of any time, and of one that is called so.
 RISES, CALLED_RISES = 0.85, 0.7
-AGREE = 0.15
 
 
 def timed(
@@ -20,8 +19,9 @@ def timed(
     """Return the rows of one run with each time as what it is, and what is uncertain and why.
 
     A time passed since the start only if it rises, whatever it is called. Any other is that of a
-    step if every step is printed, of an epoch if the axis counts these, or if time stamps say so;
-    otherwise it has two readings. The times `without_unit` may be in another unit than seconds.
+    step if every step is printed or a wait for data beside it, of an epoch if the axis counts
+    these; otherwise it has two readings. The times `without_unit` may be in another unit than
+    seconds.
     """
     columns = {
         name: np.where(np.isinf(column), np.nan, column)
@@ -88,15 +88,11 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         return "elapsed_s", {}
     if len(at) > 2 and (np.diff(passed) > 0).mean() > RISES:
         return "printed_s", {}
-    stamped = _per_step(rows, "time")[at]
-    kept = (stamped > 0) & (values > 0)
-    if kept.sum() > 1:
-        # Any other time than that of a step is told by the stamps as well.
-        ratio = float(np.median(values[kept] / stamped[kept]))
-        return ("step_s" if abs(np.log(ratio)) < AGREE else "printed_s"), {}
     each = float(np.median(steps))
-    # Trainers that print how long a step waited for data print how long it took.
-    if axis == "epoch" or each == 1 or _is_beside_data(rows, values):
+    # Trainers that print how long a step waited for data print how long it took, and nanoGPT those
+    # that print the MFU of a step.
+    is_of_step = "mfu_percent" in rows or _is_beside_data(rows, values)
+    if axis == "epoch" or each == 1 or is_of_step:
         return "step_s", {}
     if "step_s" in rows:
         return "printed_s", {}
@@ -105,15 +101,6 @@ def _reading(rows: Rows, axis: str) -> tuple[str, dict[str, str]]:
         "step_s, interval_s or elapsed_s in --columns or as a group of --pattern says which"
     )
     return "printed_s", {"time": doubt}
-
-
-def _per_step(rows: Rows, name: str) -> Floats:
-    """Return how long a step took by a clock, for the rows [n] at which it is read."""
-    found = np.full(len(rows), np.nan)
-    at = np.flatnonzero(np.isfinite(rows[name]))
-    steps = np.diff(rows["step"][at])
-    found[at[1:]] = np.diff(rows[name][at]) / np.where(steps > 0, steps, np.nan)
-    return found
 
 
 def median(values: Floats | None) -> float:

@@ -25,7 +25,7 @@ ALIASES = {
     "batch": ("batch size",),
     "batch_number": ("batch",),
     "time": ("timestamp", "_timestamp", "date", "datetime"),
-    "duration_s": ("time", "wall time", "walltime"),
+    "duration_s": ("time", "wall time", "walltime", "ts"),
     "train_s": ("train s",),
     "elapsed_s": (
         "elapsed", "elapsed time", "relative time", "relative time (process)",
@@ -62,8 +62,11 @@ ENGLISH = {
     "エポック": "epoch", "損失": "loss", "検証": "valid", "学習": "train",
     "에포크": "epoch", "손실": "loss", "검증": "valid", "훈련": "train", "학습": "train",
     "Эпоха": "epoch", "эпоха": "epoch", "потери": "loss", "Потери": "loss",
+    "itération": "iteration", "étape": "step", "époque": "epoch", "Époque": "epoch",
     "Época": "epoch", "época": "epoch", "Pérdida": "loss", "pérdida": "loss",
 }  # fmt: skip
+_IN_ASCII = {"verlust": "loss", "perte": "loss", "schritt": "step", "epoche": "epoch",
+             "zeit": "time"}  # fmt: skip
 _SPLIT = re.compile(r"(?<!^)[\s_\-./:+]+")
 # `step/s` is a rate; `step_s` is a time.
 _SLASH_S = re.compile(r"/(?=(?:s|secs?|seconds?)\b)")
@@ -124,7 +127,7 @@ _NO_LOSS = frozenset(
 )  # fmt: skip
 # `trainloss`, `LossPi`, `Loss1`.
 _LOSS = re.compile(r".*loss|loss(?:[a-z]{1,2}|\d{1,2})")
-_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent"])
+_CRITERIA = frozenset(["mse", "nll", "ce", "bce", "elbo", "xent", "bpd"])
 _TIMES = re.compile(r"(?:^| )(?:time|took|duration|seconds|secs?|cost)$|^(?:dt|t|time taken)$")
 _NO_CLOCK = re.compile(r"(?:^| )(?:data|eta|remain\w*|left|load\w*|forward|backward|reader)\b")
 
@@ -136,7 +139,8 @@ def key_of(name: str) -> str:
         for word, english in ENGLISH.items():
             name = name.replace(word, f" {english} ")
     words = _SLASH_S.sub(" per ", _CAMEL.sub(" ", name.strip().strip("\"'/")).lower())
-    return _SPLIT.sub(" ", words).replace("losses", "loss").strip()
+    words = _SPLIT.sub(" ", words).replace("losses", "loss")
+    return " ".join(_IN_ASCII.get(word, word) for word in words.split())
 
 
 @lru_cache(maxsize=4096)

@@ -314,7 +314,7 @@ FORMATS: dict[str, tuple[Callable[[SyntheticLog], bytes], str | None]] = {
     "MLPerf, full digits": (mlperf_stats, "wall"),
     "Lightning": (lightning, None),
     "csv": (table_with_time, "wall"),
-    "nanoGPT": (nano_gpt, None),
+    "nanoGPT": (nano_gpt, "printed"),
     "Megatron": (megatron, "printed"),
     "Composer": (composer, None),
     "TensorBoard": (tensorboard, "wall"),

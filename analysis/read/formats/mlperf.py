@@ -31,7 +31,7 @@ FACTS = (
 )
 _FACT = re.compile(FACTS)
 _ENTRY = re.compile(
-    r"(?:^|\n)(?:(?: {0,5}|\[(?i:rank) ?)(?P<rank>\d{1,6})[]:])?[^\n]*?"
+    r"(?:^|\n)(?:(?: {0,5}|\[(?i:rank|default) ?)(?P<rank>\d{1,6})[]:])?[^\n]*?"
     r":::MLL(?:OG)?[ \t]+(?P<json>\{[^\n]*\})"
 )
 _SYSTEM = re.compile(r'"(number_of_nodes|accelerators_per_node)": ?"?(\d{1,6})"?')
@@ -139,13 +139,15 @@ def on_one_axis(rows: Rows) -> Placed:
     )
     if len(training) < 2 and len(evaluated):
         training = evaluated
-    column, axis = _axis(training, rows, batch)
-    training, evaluated = (_placed(some, column, axis, batch) for some in (training, evaluated))
-    if axis == "sample" and batch and (np.mod(training["step"], batch) == 0).all():
-        axis = "step"
-        training, evaluated = (
-            some.replace(step=some["step"] / batch) for some in (training, evaluated)
-        )
+    placed = list[Rows]()
+    column, size, axis = _axis(training, rows, batch)
+    for some in (training, evaluated):
+        images = np.where(np.isnan(some[column]), some["axis_samples"], size * some[column])
+        step = {"sample": images, "step": images / (batch or np.nan)}.get(axis, some[column])
+        if axis == "unit" and (np.mod(step, 1) > 0).any():
+            step = np.arange(1.0, len(some) + 1)
+        placed.append(some.replace(step=step, images=images))
+    training, evaluated = placed
     kept = (training["step"] >= 0) & (training["step"] < LARGEST_STEP)
     left = int((~kept).sum())
     names = [name for name in training.columns if not re.match("axis_|is_|batch", name)]
@@ -161,21 +163,6 @@ def on_one_axis(rows: Rows) -> Placed:
     )
 
 
-def _placed(rows: Rows, column: str, axis: str, batch: float | None) -> Rows:
-    """Return rows with their `step` and `images`: steps and samples are converted by the batch."""
-    step, images = rows[column], rows["axis_samples"]
-    if axis == "sample":
-        step = images = np.where(np.isnan(step), images, step)
-    elif axis == "epoch":
-        step = np.where(np.isnan(step), rows["axis_epoch"], step)
-    elif axis == "step" and batch:
-        images = np.where(np.isnan(images), step * batch, images)
-        step = np.where(np.isnan(step), images / batch, step)
-    elif (np.mod(step, 1) > 0).any():
-        step = np.arange(1.0, len(rows) + 1)
-    return rows.replace(step=step, images=images)
-
-
 def _pauses(rows: Rows) -> Floats:
     """Return the seconds of evaluations that ended before each row [n]."""
     begun, spent, time, begins = math.nan, np.zeros(len(rows)), rows["time"], rows["is_begin"] > 0
@@ -188,23 +175,23 @@ def _pauses(rows: Rows) -> Floats:
     return np.cumsum(spent)
 
 
-def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, str]:
-    """Return the axis that most training entries have, and what it counts.
+def _axis(training: Rows, every: Rows, batch: float | None) -> tuple[str, float, str]:
+    """Return the axis that most training entries have, the samples of one count, and its name.
 
-    Samples or steps are known by the samples of other entries. An axis that nothing confirms counts
-    a `unit`.
+    Samples or steps are known by the samples of other entries; samples that are whole batches count
+    steps. An axis that nothing confirms counts a `unit` of NaN samples.
     """
     counts = {axis: int((~np.isnan(training[axis])).sum()) for axis in _AXES.values()}
     best = max(counts, key=lambda axis: counts[axis])
-    if best == "axis_samples":
-        return best, "sample"
     values = training[best][training[best] < LARGEST_STEP]
     samples = np.unique(every["axis_samples"][every["axis_samples"] > 0])
-    for axis, size in (("sample", 1.0), ("step", batch or np.nan)):
-        if np.isin(samples / size, values).sum() > max(1, len(samples) / 2):
-            return best, axis
+    for size in (1.0, batch or np.nan):
+        fits = np.isin(samples / size, values).sum() > max(1, len(samples) / 2)
+        if fits or best == "axis_samples":
+            is_step = batch and not np.mod(size * values, batch).any()
+            return best, size, "step" if is_step else "sample"
     is_epoch = best == "axis_epoch" and values.max(initial=0) < MOST_EPOCHS
-    return best, "epoch" if is_epoch and not np.mod(values, 1).any() else "unit"
+    return best, np.nan, "epoch" if is_epoch and not np.mod(values, 1).any() else "unit"
 
 
 def events_of(rows: Rows) -> tuple[Mapping[str, Any], ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from analysis.read.columns import Rows, distinct, falls, losses_by_other_names
-from analysis.read.text.counts import EPOCH_OF_TIMM, MANY, STEADY, axis_of, counted_steps
+from analysis.read.text.counts import EPOCH_OF_TIMM, MANY, axis_of, counted_steps
 from analysis.read.text.fields import BAR_STEP
 from analysis.read.text.kinds import Kind
 from analysis.read.vocabulary import is_evaluation, is_loss, key_of, meaning, preference
@@ -210,13 +210,6 @@ def _doubt_of_value(kind: Kind, key: str) -> str | None:
     return None
 
 
-def _adds_times(one: Candidate, main: Candidate) -> bool:
-    """Whether lines without a loss have the time stamps of steps that a kind prints without."""
-    is_stamp = "time" in one.rows and "time" not in main.rows and not one.has_loss
-    is_of_steps = is_stamp and one.has_step and main.has_step
-    return bool(is_of_steps and np.isin(one.rows["step"], main.rows["step"]).mean() > STEADY)
-
-
 def _follows(one: Candidate, main: Candidate) -> bool:
     """Whether each line of a kind is the only one after its own of many others."""
     at = np.searchsorted(main.rows["place"], one.rows["place"])
@@ -229,21 +222,18 @@ def has_fractions(one: Candidate) -> bool:
     return bool(np.mod(losses[np.isfinite(losses)], 1).any())
 
 
-def _only_loss(beside: Sequence[Candidate], *, is_of_part: bool = False) -> list[Candidate]:
+def _only_loss(beside: Sequence[Candidate]) -> list[Candidate]:
     """Return the candidate of a loss in lines that name no count, with a doubt, if there is one."""
     alone = [_candidate(one.kind, None, is_alone=True) for one in beside]
     losses = [one for one in alone if has_fractions(one) and one.kind.count > 1]
     if not losses:
         return []
     shown = losses[0]
-    doubts = [shown.uncertain["loss"]] if "loss" in shown.uncertain else []
     if losses[1:]:
         names = ", ".join(one.loss_name for one in losses[:4])
-        doubts = [f"two readings: {names}; none is called the whole, {shown.loss_name!r} is shown"]
-    if is_of_part:
-        doubts.append("each record has several, and the last may be that of a part")
-    uncertain = shown.uncertain | ({"loss": "; ".join(doubts)} if doubts else {})
-    return [replace(shown, uncertain=uncertain)]
+        doubt = f"two readings: {names}; none is called the whole, {shown.loss_name!r} is shown"
+        shown = replace(shown, uncertain=shown.uncertain | {"loss": doubt})
+    return [shown]
 
 
 def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -259,7 +249,7 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
             abs(one.kind.count - count) <= max(AS_MANY * count, 1) for count in counts
         )
         is_of_bar = main.is_bar and one.has_loss and not one.has_step
-        is_beside = is_of_bar or one.has_evaluation or _adds_times(one, main)
+        is_beside = is_of_bar or one.has_evaluation
         is_after = one.has_loss and is_part and _follows(one, main)
         is_clock = is_of_record and _CLOCKS_OF_RECORDS.isdisjoint(main.rows.columns)
         is_clock = is_clock and not _CLOCKS_OF_RECORDS.isdisjoint(one.rows.columns)
@@ -267,6 +257,5 @@ def _sides(main: Candidate, every: Sequence[Candidate]) -> tuple[Candidate, ...]
             found.append(one)
     found.sort(key=lambda one: (not one.has_loss, not one.has_evaluation))
     if not main.has_loss and not any(one.has_loss for one in found):
-        inside = [one for one in every if not one.has_axis and one.kind.count > main.kind.count]
-        found = [*(_only_loss(found) or _only_loss(inside, is_of_part=True)), *found]
+        found = [*_only_loss(found), *found]
     return tuple(found[:MOST_SIDES])

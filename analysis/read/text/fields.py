@@ -64,8 +64,6 @@ _IS = re.compile(
     r"(?: ?(?:epoch|step|iteration|iter|batch|update)(?:s|es)?)?[)\]]? ?(?::|=|->|is|was) ?"
 )
 _AND = re.compile(r",? (?:and )?[A-Za-z]+ ")
-# darknet: `0.798039 avg loss, 0.002610 rate`.
-_BEHIND = re.compile(r" ([A-Za-z]+(?: [A-Za-z]+)?)(?=[,;|]|$)")
 _NOISE = frozenset(
     ["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in", "of", "with",
      "and", "has"]
@@ -109,7 +107,7 @@ _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3
 # What a launcher puts in front of the lines of a rank.
 _RANKS = (
-    re.compile(r"\[(?:rank|RANK|Rank|R) ?(?P<rank>\d{1,6})\]"),
+    re.compile(r"\[(?:rank|RANK|Rank|R|default) ?(?P<rank>\d{1,6})\]"),
     re.compile(r"\A {0,5}(?P<rank>\d{1,6}): "),
 )
 
@@ -233,9 +231,6 @@ def _values(line: str) -> tuple[list[Field], str]:
             found.append(Field(name="", form="stamp", place=match.span("stamp")))
             continue
         name, unit, start, whose = _named(gap)
-        if not name and (behind := _BEHIND.match(line, match.end())):
-            is_known = is_loss(behind[1]) or meaning(behind[1])[0] == "images"
-            name = behind[1] if is_known else ""
         if subject and _IS.fullmatch(gap):
             name, start = subject, 0
         about = _SUBJECT.search(gap)

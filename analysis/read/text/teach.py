@@ -42,7 +42,8 @@ def unread_text(kinds: Sequence[Kind]) -> str:
 
 
 def _shown(kind: Kind) -> str:
-    return repr(kind.sample.strip()[:LONGEST_SHAPE])
+    shown = kind.sample.strip()[:LONGEST_SHAPE]
+    return repr(shown.encode("latin-1").decode("utf-8", "ignore"))
 
 
 def _rising(kind: Kind) -> str | None:

@@ -69,6 +69,7 @@ def test_a_time_without_a_unit_has_no_interval(name, shown, unit, suffix, tmp_pa
         ("elapsed_minutes", lambda _, passed: passed / 60),
         ("train_s", lambda _, passed: passed),
         ("_runtime", lambda _, passed: passed),
+        ("ts", lambda _, passed: 1e3 * (1.7e9 + passed)),
     ],
 )
 def test_a_name_with_a_unit_is_certain(name, shown, tmp_path):

@@ -55,7 +55,9 @@ def test_composers_batches_are_counted_through_its_epochs(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["torchtitan", "HF console", "MLPerf", "nanoGPT", "DiT"])
-@pytest.mark.parametrize("prefix", ["[rank{}]:", "{}: ", "[RANK {}] 2024-01-01 00:00:{:02d} "])
+@pytest.mark.parametrize(
+    "prefix", ["[rank{}]:", "[default{}]:", "{}: ", "[RANK {}] 2024-01-01 00:00:{:02d} "]
+)
 def test_of_ranks_that_print_the_same_one_is_read(name, prefix, tmp_path):
     lines = FORMATS[name][0](synthetic_log(n=40)).replace(b"0: :::", b":::").split(b"\n")
     planted = [prefix.format(r, r).encode() + line for line in lines for r in (1, 0, 2)]

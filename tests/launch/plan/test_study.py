@@ -13,7 +13,6 @@ from launch.plan.study import Plan, make_plan
 from runs.folder import ROOT
 from tests.launch.conftest import DIGITS, FITS
 
-CIFAR10 = ROOT / "configs" / "pretrain" / "cifar10.yaml"
 SIZES = {"small": {"model.depth": 2}, "huge": {"model.depth": 60, "model.width": 4096,
          "model.heads": 32}}  # fmt: skip
 

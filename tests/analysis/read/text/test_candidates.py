@@ -145,6 +145,8 @@ def test_the_first_of_several_losses_in_a_table_is_shown_and_doubted(tmp_path):
     ["轮次 {n}/30, 训练损失: {x:.4f}, 验证损失: {y:.4f}",
      "第 {n} 轮 损失\uff1a{x:.4f}\uff0c验证损失\uff1a{y:.4f}",
      "エポック {n}/30 損失: {x:.4f} 検証損失: {y:.4f}",
+     "Epoche {n}/30 - Verlust: {x:.4f} - val loss: {y:.4f}",
+     "Époque {n}/30 - perte: {x:.4f} - val loss: {y:.4f}",
      "Época {n} - Pérdida: {x:.4f} - val loss: {y:.4f}"],
 )  # fmt: skip
 def test_names_of_some_other_languages_are_known(line, tmp_path):
@@ -231,16 +233,6 @@ def test_lines_of_another_kind_that_stand_apart_leave_a_doubt(tmp_path):
     assert any("may be another run" in remark for remark in log.remarks)
 
 
-def test_stamps_in_lines_of_their_own_are_the_times_of_the_steps(tmp_path):
-    rows = [
-        f"[2025-10-28 20:{n // 6:02d}:{n % 6}0,000] [INFO] timer: global_step={n}, speed=16.7\n"
-        f"[Step {n}/300] Loss: {5 / n:.4f}"
-        for n in range(1, 301)
-    ]
-    [log] = logs_of(tmp_path / "x", "\n".join(rows))
-    assert np.nanmedian(np.diff(log.column("time"))) == pytest.approx(10.0)
-
-
 def test_a_first_line_that_ends_in_a_tab_is_no_header(tmp_path):
     rows = [
         "error vs. #iterations\t",
@@ -249,3 +241,14 @@ def test_a_first_line_that_ends_in_a_tab_is_no_header(tmp_path):
     ]
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert (log.step[-1], log.last("loss")) == (30, 0.1)
+
+
+def test_a_record_that_is_printed_again_without_its_time_keeps_it(tmp_path):
+    rows = [
+        f"2025-10-28 20:{n // 6:02d}:{n % 6}0,000 INFO step {n} loss {5 / n:.4f}\n"
+        f"step {n} loss {5 / n:.4f}"
+        for n in range(1, 300)
+    ]
+    [log] = logs_of(tmp_path / "x", "\n".join(rows))
+    assert (len(log), log.attempts) == (299, 1)
+    assert np.nanmedian(np.diff(log.column("time"))) == pytest.approx(10.0)

@@ -126,15 +126,6 @@ def test_values_are_found_in_what_python_prints(tmp_path):
     assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 20, 0.45)
 
 
-def test_losses_inside_an_epoch_are_parts_of_it(tmp_path):
-    lines = []
-    for e in range(1, 6):
-        lines += [f"==> Epoch {e}/5", *(f"train_loss tensor({9 / (e + n):.4f})" for n in range(4))]
-    log = log_of(tmp_path / "x", lines)
-    assert (log.axis, log.step[-1], log.last("loss")) == ("epoch", 5, 1.125)
-    assert "each time with another loss" in log.uncertain["loss"]
-
-
 def test_lines_of_another_kind_may_go_on(tmp_path):
     lines = [f"TIMESTEP {n} | STATE observe, GATE {n % 2}" for n in range(100)]
     lines += [f"TIMESTEP {n} | TEMPER {n % 3}" for n in range(100, 150)]
