@@ -113,7 +113,9 @@ def logs_of(
             at, read = cells.found.pop(own)
             unit = unit_factor(own) if column.endswith("_s") else 1.0
             factor = 1 / unit if "_per_" in column else unit
-            cells.found[column] = at, [factor * number for number in read]
+            # A user means its size, also where it changes.
+            shown = "batch size" if column == "batch" else column
+            cells.found[shown] = at, [factor * number for number in read]
     return log_of_cells(cells, lines, path=path, name=name, kind=kind)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.read.find import read_logs
+from analysis.read.options import parse_options, reading_with
 from tests.analysis import foreign_logs as write
 from tests.analysis.foreign_logs import synthetic_log
 
@@ -34,7 +35,7 @@ def test_a_pattern_that_cannot_be_used_is_refused(pattern, tmp_path, capsys):
 
 
 def test_columns_are_named_by_the_user(tmp_path, capsys):
-    text = "n,cost,x\n" + "\n".join(f"{n},{3 / n},1" for n in range(1, 30))
+    text = "n,cost,x\n" + "\n".join(f"{n},{3 / n},{n}" for n in range(1, 30))
     (tmp_path / "x.csv").write_text(text)
     assert main(["runs", str(tmp_path / "x.csv")]) == 2
     assert "--columns" in capsys.readouterr().err
@@ -42,6 +43,9 @@ def test_columns_are_named_by_the_user(tmp_path, capsys):
         capsys, "runs", str(tmp_path / "x.csv"), "--columns", "step=n,loss=cost"
     )
     assert (code, row["step"]) == (0, 29)
+    with reading_with(parse_options(pattern=None, columns="step=n,loss=cost,batch=x", facts=[])):
+        [log] = read_logs([str(tmp_path / "x.csv")])
+    assert log.last("batch") == 29
 
 
 def test_facts_that_a_log_lacks_are_set_or_read_from_its_path(tmp_path, capsys):
