@@ -68,6 +68,10 @@ _NOISE = frozenset(
     ["info", "debug", "warning", "root", "main", "at", "after", "the", "for", "in", "of", "with",
      "and", "has"]
 )  # fmt: skip
+# A number behind its name, and none before a unit of its own, as in `295.4 ms/step 867 img/s`.
+_NAMED_BEFORE = re.compile(
+    r"[ \t]+[-+]?[\d.]+(?:[eE][-+]?\d+)?(?!\S|[ \t]*[A-Za-z]+/(?![^\n]*\d\W*$))"
+)
 # A count with such a word is of something else: the best epoch, the number of epochs.
 _OTHER_COUNT = frozenset(
     ["best", "num", "number", "n", "max", "maximum", "per", "every", "remaining", "start", "end",
@@ -224,7 +228,7 @@ def _values(line: str) -> tuple[list[Field], str]:
     for match in _VALUE.finditer(line):
         gap, last = line[last : match.start()], match.end()
         unit_behind = match["unit"] or ""
-        if re.match(" .*/", unit_behind) and re.match(r"[ \t]+[-+]?[\d.]", line[last:]):
+        if re.match(" .*/", unit_behind) and _NAMED_BEFORE.match(line[last:]):
             # The name of the next value: `loss 0.35 steps/sec 2.0`.
             last, unit_behind = match.start("unit"), ""
         if match["stamp"]:

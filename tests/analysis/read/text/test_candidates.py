@@ -204,7 +204,7 @@ def test_a_first_line_that_comes_again_may_begin_a_session(tmp_path):
 @pytest.mark.parametrize(
     "line",
     ["Step, {n}, Loss, {x:.4f}, PSNR, 9.4", "[Step] {n} [Loss] {x:.4f}",
-     "step {n} loss {x:.4f} steps/sec 2.5",
+     "step {n} loss {x:.4f} steps/sec 2.5", "step {n} loss {x:.4f} 2.5 steps/sec 80 img/s",
      "step {n} eta = 12m{n:02d}s loss {x:.4f}"],
 )  # fmt: skip
 def test_names_are_found_in_every_form(line, tmp_path):
