@@ -2,7 +2,9 @@
 
 import random
 import shlex
+import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from configs.schema import Study
@@ -12,6 +14,8 @@ from runs.folder import RunFolder, new_id
 from runs.jobs import awaited_job, started_job
 from runs.records import saves
 from runs.study_folder import StudyFolder
+
+TRIES = 5
 
 
 def check_no_job(run: RunFolder) -> None:
@@ -37,11 +41,16 @@ def check_no_process(study: StudyFolder) -> None:
 
 
 def _is_ours(pid: str) -> bool:
-    """Return whether the process runs cells; the pid may have been reused."""
-    try:
-        return b"jobs/cells.sh" in Path("/proc", pid, "cmdline").read_bytes()
-    except OSError:
-        return False
+    """Return whether the process runs cells; the pid may have been reused.
+
+    Its command is empty for a moment as it begins, and once it has ended.
+    """
+    with suppress(OSError):
+        for _ in range(TRIES):
+            if command := Path("/proc", pid, "cmdline").read_bytes():
+                return b"jobs/cells.sh" in command
+            time.sleep(0.02)
+    return False
 
 
 def start_cells(
