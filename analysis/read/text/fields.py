@@ -109,6 +109,8 @@ PAUSE = re.compile(r"(?i:generat|sampl|validat|evaluat|\bsav(?:ing|ed)\b)")
 # Cells of a table are apart by two blanks, tabs or bars.
 _CELL = re.compile(r"[^\s|]+(?: [^\s|]+)*")
 FEWEST_COLUMNS = 3
+# As the tutorials of PyTorch print it.
+_PAIR = re.compile(r"\[ *(\d+) *, *(\d+) *\]\W{0,3}(?:\w+ )?loss", re.IGNORECASE)
 # What a launcher puts in front of the lines of a rank.
 _RANKS = (
     re.compile(r"\[(?:rank|RANK|Rank|R|default) ?(?P<rank>\d{1,6})\]"),
@@ -277,7 +279,16 @@ def _values(line: str) -> tuple[list[Field], str]:
                 total=total,
             )
         )
-    return found, head
+    return _with_pair(line, found), head
+
+
+def _with_pair(line: str, fields: list[Field]) -> list[Field]:
+    """Return the values of a line in which `[2,  4000]` is an epoch and a step of it."""
+    pair = _PAIR.search(line)
+    if pair is None:
+        return fields
+    names = {pair.span(1): "epoch", pair.span(2): "step"}
+    return [replace(one, name=names.get(one.place, one.name)) for one in fields]
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,14 @@ def test_a_name_may_stand_before_the_count(tmp_path):
     assert (log.axis, log.step[-1], log.last("loss")) == ("step", 2000, 0.0045)
 
 
+def test_a_pair_in_brackets_is_an_epoch_and_a_step(tmp_path):
+    lines = [f"[{e}, {n:5d}] loss: {9 / (e + n):.4f}" for e in (1, 2) for n in (500, 1000, 1500)]
+    log = log_of(tmp_path / "x", lines)
+    assert (log.step[-1], log.last("epoch"), log.last("loss")) == (3000, 2, 0.006)
+    log = log_of(tmp_path / "x", lines[:3])
+    assert (log.axis, log.step[-1]) == ("step", 1500)
+
+
 def test_an_epoch_that_ends_has_the_loss_of_the_next_line(tmp_path):
     lines = []
     for n in range(1, 21):
