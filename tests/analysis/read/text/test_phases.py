@@ -87,3 +87,13 @@ def test_a_distance_in_a_line_of_its_own_is_an_evaluation(tmp_path):
     [log] = logs_of(tmp_path / "x", "\n".join(rows))
     assert log.last("loss") == 0.1
     assert [one["fid"] for one in log.evaluations] == [9, 4.5, 3]
+
+
+def test_lines_below_a_named_evaluation_that_count_as_in_training_leave_a_doubt(tmp_path):
+    lines = []
+    for epoch in (1, 2, 3):
+        for head, last in ((f"Epoch {epoch}", 100), ("Validation", 30)):
+            rows = [f"batch {n} | loss {9 / (epoch + n):.4f}" for n in range(10, last + 1, 10)]
+            lines += [head, *rows]
+    for log in logs_of(tmp_path / "x", "\n".join(lines)):
+        assert "may be that of evaluations" in log.uncertain["loss"]
