@@ -22,6 +22,7 @@ from analysis.measure.loss_curve import (
     why_other_schedule,
     why_unlike,
 )
+from analysis.measure.two_curves import contrast_of_curves
 from analysis.measure.work import why_images_doubtful, why_other_steps
 from analysis.observations import (
     group_alike,
@@ -35,9 +36,9 @@ from analysis.observations import (
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import contrast, scatter_of
 from analysis.stats.intervals import Floats, decimal_grid
-from analysis.stats.mean import MIN_VALUES, Mean, independent, mean_of, trend
-from analysis.stats.record_noise import begin_as_one, is_running_mean
-from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, Unit, refused
+from analysis.stats.mean import Mean, mean_of
+from analysis.stats.record_noise import begin_as_one
+from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
 
@@ -59,10 +60,6 @@ FID_MARGIN = 0.02
 NAMES = {FID: "FID"}
 # Ends of two runs that differ by less are the same.
 ROUNDING = 1e-6
-# (least values, terms of the trend that are removed): each term costs a degree of freedom.
-TREND_TERMS = ((100, 4), (15, 2), (0, 1))
-# So large a share of the degrees of freedom is kept: of few records chance may leave none.
-LEAST_FREEDOM = 0.4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +147,7 @@ def loss_contrast(
         parts = [part[is_above] for part in parts]
     steps = None
     if len(found) == 2:
-        steps = _of_two_curves(found[0], found[1], parts, is_recorded=is_recorded)
+        steps = contrast_of_curves(found[0], found[1], parts, is_recorded=is_recorded)
         steps = replace(steps, of_one_recipe=is_repeat(base[0], arm[0]))
     replicates = [_replicate(curve, parts) for curve in found]
     count = len(before)
@@ -298,44 +295,6 @@ def _replicate(curve: LossCurve, parts: Sequence[Floats]) -> Replicate:
         # Half a unit of the last printed digit: all records of a flat curve are rounded alike.
         blur=curve.blur + 0.5 * (decimal_grid(curve.loss) or 0.0) / end,
     )
-
-
-def _of_two_curves(
-    a: LossCurve, b: LossCurve, parts: Sequence[Floats], *, is_recorded: bool
-) -> Contrast:
-    """Compare two runs by the log ratio at their common points."""
-    gap = np.log(b.loss / a.loss)
-    averages = [one.log.name for one in (a, b) if a.of == "loss" and is_running_mean(one.loss)]
-    if averages:
-        value = math.log(float(b.loss[parts[0]].mean() / a.loss[parts[0]].mean()))
-        why = f"the loss of {averages[0]} is an average over too many records to tell its noise"
-        return Contrast(mean=Mean(value=value), why=why)
-    around = [parts[2] if a.of == "loss" else np.ones_like(parts[0]), parts[1], parts[2]]
-    mean, *further = (
-        _part_mean(gap, part, a, b, around=near) for part, near in zip(parts, around, strict=True)
-    )
-    unit: Unit = "step" if is_recorded else "run"
-    return Contrast(mean=mean, unit=unit, n=len(gap), further=tuple(further))
-
-
-def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around: Floats) -> Mean:
-    """Return the log ratio of the mean losses over a part of the points.
-
-    Its error is by the noise of the log ratio about a smooth trend over the points `around` it, or
-    over all points if those are few.
-    """
-    value = math.log(float(b.loss[part].mean()) / float(a.loss[part].mean()))
-    if not gap.any():
-        return Mean(value=0.0, error=0.0)
-    gap = gap[around] if around.sum() >= MIN_VALUES else gap
-    if len(gap) < MIN_VALUES:
-        return Mean(value=value)
-    terms = next(terms for least, terms in TREND_TERMS if len(gap) >= least)
-    noise = gap - trend(gap, terms=terms)
-    variance, effective = independent(noise, fitted=terms)
-    share = max(effective * float(part.sum()) / len(gap), 1.0)
-    freedom = max(effective - terms, LEAST_FREEDOM * (len(gap) - terms))
-    return Mean(value=value, error=math.sqrt(variance / share), freedom=freedom)
 
 
 def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:
