@@ -24,12 +24,14 @@ def run(args: argparse.Namespace) -> int:
         for log, row in zip(logs, rows, strict=True)
         if row["gpu_hours"] is None
     )
-    breakdowns = [time_breakdown(log) for log in logs]
+    others = (log for log in logs if not log.state.has_events)
+    paused = [(log.name, found.seconds.get("between")) for log in others
+              if (found := time_breakdown(log))]  # fmt: skip
     remark(
-        f"{log.name}: without {found.seconds['between'] / 3600:.3g} h in long pauses between "
-        "records, in which it may have waited for a job"
-        for log, found in zip(logs, breakdowns, strict=True)
-        if found and [*found.seconds] == ["between"]
+        f"{name}: without {seconds / 3600:.3g} h in long pauses between records, in which it may "
+        "have waited for a job"
+        for name, seconds in paused
+        if seconds
     )
     remark(
         f"{row['run']}: readings of its GPUs cover {row['energy_share']:.0%} of their time"

@@ -48,23 +48,9 @@ _HIGHER = frozenset(
      "inception"]
 )  # fmt: skip
 _LOWER = frozenset(
-    [
-        "loss",
-        "error",
-        "fid",
-        "kid",
-        "lpips",
-        "perplexity",
-        "ppl",
-        "bpd",
-        "mse",
-        "rmse",
-        "mae",
-        "nll",
-        "wer",
-        "cer",
-    ]
-)
+    ["loss", "error", "fid", "kid", "lpips", "perplexity", "ppl", "bpd", "mse", "rmse", "mae",
+     "nll", "wer", "cer"]
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 from analysis.read.columns import Cells
 from analysis.read.formats.structured import log_of_cells
 from analysis.read.run_log import RunLog
+from analysis.read.vocabulary import is_evaluation
 from configs.errors import Unreadable
 from configs.files import open_regular
 
@@ -64,7 +65,8 @@ def read_events(path: Path, *, name: str) -> list[RunLog]:
 def _scalars(event: "Event", folder: str) -> dict[str, float]:
     """Return the `step`, the `time` and the scalars of one event, by tag.
 
-    `add_scalars("loss", {"val": ...})` writes the tag `loss` into a folder `loss_val`.
+    `add_scalars("loss", {"val": ...})` writes the tag `loss` into a folder `loss_val`; any other
+    folder is named by the user.
     """
     found = {"step": float(event.step), "time": event.wall_time}
     for value in event.summary.value:
@@ -72,7 +74,7 @@ def _scalars(event: "Event", folder: str) -> dict[str, float]:
         is_named = value.tag not in ("", "step", "time") and not _OVER.search(value.tag)
         if is_named and scalar is not None:
             part = folder.removeprefix(f"{value.tag.replace('/', '_')}_")
-            tag = value.tag if part == folder else f"{value.tag}/{part}"
+            tag = f"{value.tag}/{part}" if part != folder and is_evaluation(part) else value.tag
             found[tag] = scalar if np.isfinite(scalar) else np.inf
     return found
 

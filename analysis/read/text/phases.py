@@ -1,4 +1,4 @@
-"""Tell the lines of evaluations from the training's, by words in them and by totals."""
+"""Tell the lines of evaluations from the training's: by words in or above them, and by totals."""
 
 import re
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.read.columns import Rows
 from analysis.read.text.counts import counted_steps
 from analysis.read.text.fields import BAR_STEP, Field
 from analysis.read.text.kinds import Kind, Text
@@ -21,6 +22,8 @@ from analysis.read.vocabulary import (
 # Names after which a loss is the training's all the same.
 _NO_RESULT = re.compile(r"time|every|interval|\b(?:steps?|fid|kid)\b")
 _TRAINING = frozenset(["train", "training"])
+# Counts whose ends differ by a smaller share are of one kind.
+SAME_END = 0.1
 
 
 def evaluations_apart(text: Text) -> list[Kind]:
@@ -45,6 +48,27 @@ def evaluations_apart(text: Text) -> list[Kind]:
         for kind in found
         for part in ([kind] if BAR_STEP in kind.fields else _by_names(kind, found))
     ]
+
+
+def why_below_evaluations(rows: Rows, pauses: Sequence[int]) -> str | None:
+    """Return a doubt if rows that begin again below a named evaluation count to an end of theirs.
+
+    `Validation`, and below it `batch 10 | loss 0.5` as in training. `pauses` are the places of
+    lines that name evaluations, samples or saves, in order.
+    """
+    step, place = rows["step"], rows["place"]
+    begins = np.flatnonzero(np.diff(step) < 0) + 1
+    if not len(begins) or "loss" not in rows:
+        return None
+    ends = np.append(step[begins[1:] - 1], step[-1])
+    before, after = (np.searchsorted(pauses, place[at]) for at in (begins - 1, begins))
+    is_below = after > before
+    if is_below.all() or not is_below.any():
+        return None
+    below, others = float(np.median(ends[is_below])), float(np.median(ends[~is_below]))
+    if abs(below - others) <= SAME_END * max(below, others):
+        return None
+    return "may be that of evaluations, which the text names above some of its lines"
 
 
 def _is_result(one: Field) -> bool:

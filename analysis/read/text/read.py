@@ -16,7 +16,7 @@ from analysis.read.text.judge import Judged, judge
 from analysis.read.text.kinds import Text, read_kinds
 from analysis.read.text.lines import HOLE
 from analysis.read.text.pattern import compiled, matched_rows
-from analysis.read.text.phases import evaluations_apart
+from analysis.read.text.phases import evaluations_apart, why_below_evaluations
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
 from analysis.read.vocabulary import is_loss, meaning
@@ -24,8 +24,6 @@ from analysis.read.vocabulary import is_loss, meaning
 FEWEST_WITHOUT_STEP = 5
 # Losses of two kinds of lines that differ by less are one.
 ALIKE = 0.02
-# Counts whose ends differ by less are of one kind.
-SAME_END = 0.1
 _OF_TRAINING = re.compile(r"(?i)train|epoch|step|iter")
 # A line with one of these alone in its log is a configuration.
 _CONFIG = re.compile(
@@ -50,7 +48,9 @@ def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunL
         told.append(
             f"{text.cut} lines are too long: later steps, losses and sessions may be in their rest"
         )
-    uncertain = {**_without_loss(best), **_below_evaluations(best, text), **best.placed.uncertain}
+    below = why_below_evaluations(best.candidate.rows, text.pauses)
+    doubts = dict.fromkeys(("step", "loss"), below) if below else {}
+    uncertain = {**_without_loss(best), **doubts, **best.placed.uncertain}
     placed = replace(best.placed, remarks=told, uncertain=uncertain)
     logs = assemble(placed, path=path, name=name, kind=best.candidate.name)
     kinds = {side.kind for side in best.candidate.sides} | {best.candidate.kind}
@@ -138,28 +138,6 @@ def _without_loss(best: Judged) -> dict[str, str]:
     if is_named:
         return {}
     return {"step": "may be that of anything: its lines name neither a training nor a loss"}
-
-
-def _below_evaluations(best: Judged, text: Text) -> dict[str, str]:
-    """Return a doubt if lines that begin again below a named evaluation count to an end of theirs.
-
-    `Validation`, and below it `batch 10 | loss 0.5` as in training.
-    """
-    rows, pauses = best.candidate.rows, text.pauses
-    step, place = rows["step"], rows["place"]
-    begins = np.flatnonzero(np.diff(step) < 0) + 1
-    if not (len(begins) and best.candidate.has_loss):
-        return {}
-    ends = np.append(step[begins[1:] - 1], step[-1])
-    before, after = (np.searchsorted(pauses, place[at]) for at in (begins - 1, begins))
-    is_below = after > before
-    if is_below.all() or not is_below.any():
-        return {}
-    below, others = float(np.median(ends[is_below])), float(np.median(ends[~is_below]))
-    if abs(below - others) <= SAME_END * max(below, others):
-        return {}
-    why = "may be that of evaluations, which the text names above some of its lines"
-    return {"step": why, "loss": why}
 
 
 def _disagreement(judged: Sequence[Judged]) -> list[str]:
