@@ -123,3 +123,9 @@ def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablatio
     assert found.keys() == {"layout.shard", "train.precision"}
     assert found["layout.shard"]["pairs"] == 2
     assert found["layout.shard"]["ratio"] == pytest.approx(0.5, abs=0.03)
+
+
+def test_cells_without_a_factor_in_common_are_told(tmp_path, capsys):
+    generate_run(tmp_path / "a", SyntheticRun())
+    assert main(["cells", "--ablation", str(tmp_path)]) == 1
+    assert "no two cells differ in one factor only" in capsys.readouterr().err

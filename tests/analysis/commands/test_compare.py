@@ -78,8 +78,10 @@ def test_a_speed_that_cannot_be_in_images_names_its_unit(tmp_path, capsys):
     assert "in steps/s)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["val_loss", "eval_loss", "test_loss"])
-def test_a_held_out_loss_of_another_trainer_is_compared(tmp_path, capsys, name):
+@pytest.mark.parametrize(
+    "name", ["val_loss", "eval_loss", "test_loss", "eval_fid", "val_lpips", "eval_accuracy"]
+)
+def test_a_held_out_loss_or_score_of_another_trainer_is_compared(tmp_path, capsys, name):
     held_out = {side: [loss] * 60 for side, loss in (("a", 0.6), ("b", 0.6))}
     paths = logs_of(tmp_path, losses=[[1.0] * 60] * 2, **{name: held_out})
     assert main(["compare", *paths, "--json"]) == 0

@@ -28,3 +28,12 @@ def test_efficiency_is_the_speedup_over_the_ranks_that_it_took(
 def test_runs_of_one_number_of_ranks_have_no_scaling(tmp_path: Path) -> None:
     generate_run(tmp_path / "a", SyntheticRun())
     assert main(["cells", "--scaling", str(tmp_path)]) == 1
+
+
+def test_runs_whose_ranks_are_not_known_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = (json.dumps({"step": n, "loss": 1 / n, "time": 1.77e9 + n}) for n in range(1, 31))
+    (tmp_path / "log.jsonl").write_text("\n".join(rows))
+    assert main(["cells", "--scaling", str(tmp_path)]) == 1
+    assert "left out: its ranks or its config are not known" in capsys.readouterr().err

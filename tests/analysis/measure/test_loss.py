@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.measure.loss import Compared, loss_contrast
-from analysis.measure.loss_curve import Range, why_unlike
+from analysis.measure.loss_curve import Range, axis_values, why_unlike
 from analysis.measure.time_to_target import parse_target, times_to_target
 from analysis.read.run_log import RunLog
 from analysis.stats.judge import judge
@@ -157,3 +157,10 @@ def test_two_curves_that_part_steadily_have_the_interval_of_their_noise() -> Non
 )
 def test_a_range_names_its_begin_if_that_leaves_something_out(found, told):
     assert found.remark == told
+
+
+@pytest.mark.parametrize("clock", ["time", "elapsed_s"])
+def test_the_wall_time_of_a_log_without_events_is_since_its_first_step(clock: str) -> None:
+    begun = 1.77e9 if clock == "time" else 0.0
+    log = log_of({clock: begun + 2.0 * np.arange(1, 31), "loss": np.ones(30)})
+    assert axis_values(log, "wall").tolist() == [2.0 * step for step in range(1, 31)]

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main as analyse
+from launch.slurm.client import Refused
+from launch.submit.local import check_no_process
 from runs.folder import ROOT, RunFolder
+from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 from tests.real_runs import body, files_with, losses, newest_run
 
@@ -53,6 +56,18 @@ def test_a_local_run_outlives_the_launcher_and_reaches_done(started: RunFolder, 
 
 def log(run: RunFolder) -> str:
     return "".join(file.read_text() for file in (run.path / "jobs").glob("*.out"))
+
+
+def test_a_process_that_begins_has_no_command_yet_and_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [b"", b"", b"bash\0jobs/cells.sh\0"]
+    monkeypatch.setattr(Path, "read_bytes", lambda path: answers.pop(0))
+    study = StudyFolder(tmp_path)
+    study.jobs.mkdir()
+    (study.jobs / "1234.cells").touch()
+    with pytest.raises(Refused, match="process 1234 already runs it here"):
+        check_no_process(study)
 
 
 def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -> None:
