@@ -91,8 +91,11 @@ class CheckpointCollector:
         self._root, self._run, self._keep = root, run, keep
         self._seen = set(_loras(root))
 
-    def new_saves(self) -> list[LoraSave]:
-        """Return the saves since the last call whose files are all whole and of one step."""
+    def new_saves(self, *, last: int) -> list[LoraSave]:
+        """Return the saves up to step `last` whose files are all whole and of one step.
+
+        Each is returned once. A later one may be whole before ai-toolkit says that it is made.
+        """
         groups: dict[str | None, dict[str, Path]] = {}
         for path in _loras(self._root):
             if path not in self._seen and (match := _FILE.fullmatch(path.name)):
@@ -101,7 +104,7 @@ class CheckpointCollector:
         for number, files in groups.items():
             steps = {metadata_step(path) for path in files.values()}
             step = steps.pop()
-            if step is not None and not steps:
+            if step is not None and not steps and step <= last:
                 saves.append(LoraSave(files=files, step=step, is_last=number is None))
                 self._seen |= set(files.values())
         return saves

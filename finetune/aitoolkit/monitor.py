@@ -150,7 +150,7 @@ class Monitor:
         if self._ended_save is None:
             return
         (reading, is_requested), self._ended_save = self._ended_save, None
-        for save in self.collector.new_saves():
+        for save in self.collector.new_saves(last=reading.step):
             if save.step != reading.step:
                 continue
             # A scheduled save is made after a step but before the step is counted.

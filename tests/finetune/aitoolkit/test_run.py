@@ -9,10 +9,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from configs.errors import ConfigError
-from finetune.aitoolkit.checkpoint import metadata_step
+from finetune.aitoolkit.checkpoint import CheckpointCollector, metadata_step
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder, claim_attempt, find_runs
 from runs.records import valid
@@ -156,17 +158,34 @@ def test_after_a_signal_it_saves_and_leaves_and_a_resume_continues_from_that_ste
 
 
 def test_a_resume_uses_the_newest_whole_checkpoint_whatever_the_file_times(
-    folder: Path,
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = new_run(folder, train__steps=10)
+    monkeypatch.setenv("FAKE_STEP_S", "0.3")
+    run = new_run(folder)
     assert run_attempt(run) == 0
     newest, older, oldest = sorted(run.checkpoints.glob("step-*"), reverse=True)
     os.truncate(newest / "lora.safetensors", 20)
     (oldest / "lora.safetensors").chmod(0o644)
-    assert run_attempt(run, "train.steps=12") == 0
+    assert run_attempt(run, "train.steps=14") == 0
     assert events(run, "started")[1]["step"] == 9 == int(older.name[5:])
     assert newest.with_suffix(".damaged").is_dir()
-    assert events(run, "done")[1]["step"] == 12
+    assert events(run, "done")[1]["step"] == 14
+
+
+def test_a_save_that_is_whole_before_it_is_reported_is_left_for_later(folder: Path) -> None:
+    run = new_run(folder)
+    collector = CheckpointCollector(folder / "root", run, keep=2)
+    (folder / "root").mkdir()
+    for name, step in (("lora_000000008", 8), ("lora", 10)):
+        training = json.dumps({"step": step})
+        save_file(
+            {"x": np.zeros(1, np.float32)},
+            folder / "root" / f"{name}.safetensors",
+            metadata={"training_info": training},
+        )
+    assert [save.step for save in collector.new_saves(last=8)] == [8]
+    assert [save.step for save in collector.new_saves(last=8)] == []
+    assert [(save.step, save.is_last) for save in collector.new_saves(last=10)] == [(10, True)]
 
 
 def test_without_anything_to_save_it_leaves_at_once(folder: Path) -> None:
