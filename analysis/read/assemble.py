@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.foreign_keys import kind_of
 from analysis.read.attempts import MOST_RESUMES, are_mixed, attempts
+from analysis.read.batch import PART, counts_parts, with_batch
 from analysis.read.clock import timed
 from analysis.read.columns import Rows
 from analysis.read.evaluations import evaluation_records, with_evaluated
@@ -173,15 +173,12 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
         remarks.append(f"the loss is {placed.loss_name!r}: a mean over what was trained before")
     if "batch" not in merged and _is_size(merged["batch_number"], merged["step"]):
         merged = merged.replace(batch=merged["batch_number"])
-    if "global_batch" in merged:
+    is_whole = "global_batch" in merged
+    if is_whole:
         merged = merged.replace(batch=merged["global_batch"])
-    elif "batch" in merged and any(map(_counts_parts, merged.columns)):
+    elif "batch" in merged and any(map(counts_parts, merged.columns)):
         merged = merged.replace(batch=np.full(len(merged), np.nan))
-        remarks.append("the batch may be a part of the whole: --set batch=N says it")
-    if placed.axis == "step" and (batch := _only(merged["batch"])):
-        facts.setdefault("global_batch_size", batch)
-        if "images" not in merged:
-            merged = merged.replace(images=merged["step"] * float(batch))
+        remarks.append(PART)
     log = make_log(merged, of, path=path, name=name, kind=kind)
     if not len(log) or not log.values:
         return []
@@ -200,16 +197,16 @@ def _log(rows: Rows, placed: Placed, *, path: Path, name: str, kind: str) -> lis
     if "bar_s" in rows and len(at) and at[-1] < log.step[-1]:
         remarks.append(f"the last loss is of step {at[-1]:,}; a later one may be in the bars")
     remarks += [f"{what}: {why}" for what, why in uncertain.items()]
-    return [
-        replace(
-            log,
-            attempts=found.count,
-            axis=placed.axis,
-            facts=facts,
-            uncertain=uncertain,
-            remarks=tuple(f"{name}: {remark}" for remark in remarks),
-        )
-    ]
+    log = replace(
+        log,
+        attempts=found.count,
+        axis=placed.axis,
+        facts=facts,
+        uncertain=uncertain,
+        remarks=tuple(f"{name}: {remark}" for remark in remarks),
+    )
+    batch = _only(merged["batch"]) if placed.axis == "step" else None
+    return [log if batch is None else with_batch(log, batch, is_whole=is_whole)]
 
 
 def _other_losses(rows: Rows) -> int:
@@ -227,11 +224,6 @@ def _is_rounded(step: Ints) -> bool:
         return False
     digits = max(len(str(one).rstrip("0")) for one in longest.tolist())
     return bool(np.median(rises) < 10 * top / 10**digits)
-
-
-def _counts_parts(column: str) -> bool:
-    """Whether a batch beside such a column may be that of one part."""
-    return kind_of(column) == "devices" or "accum" in column.lower()
 
 
 def _is_size(batch: Floats, step: Floats) -> bool:

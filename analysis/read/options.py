@@ -18,8 +18,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from analysis.read.batch import with_batch
 from analysis.read.run_log import RunLog
 from analysis.read.text.pattern import compiled
 from configs.errors import ConfigError, Unreadable
@@ -48,11 +47,8 @@ class ReadOptions:
         facts = {FACTS[name]: _number(text, log.path) for name, text in self.facts.items()}
         if not facts:
             return log
-        values = dict(log.values)
-        batch = facts.get("global_batch_size")
-        if batch and log.axis == "step" and "images" not in values:
-            values["images"] = log.step * np.float64(batch)
-        return replace(log, facts={**log.facts, **facts}, values=values)
+        log = replace(log, facts={**log.facts, **facts})
+        return with_batch(log, facts["global_batch_size"]) if "batch" in self.facts else log
 
 
 _CURRENT: ContextVar[ReadOptions] = ContextVar("read_options")

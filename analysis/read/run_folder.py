@@ -28,7 +28,7 @@ JUMP_S = 5.0
 # Clocks of a log that tells the time itself.
 _CLOCKS = frozenset(["time", "bar_s", "elapsed_s", "train_s", "step_s", "steps_per_s"])
 # Facts that a log tells of its steps.
-_OF_LOG = ("mean_loss", "always_evaluates", "global_batch_size")
+_OF_LOG = ("mean_loss", "always_evaluates", "global_batch_size", "batch_size")
 
 
 def read_ours(run: RunFolder) -> RunLog:

@@ -109,7 +109,8 @@ class RunLog:
     @property
     def global_batch(self) -> int | None:
         """The global batch that the config or the log itself names."""
-        batch = (self.config or {}).get("train.global_batch", self.facts.get("global_batch_size"))
+        printed = self.facts.get("global_batch_size", self.facts.get("batch_size"))
+        batch = (self.config or {}).get("train.global_batch", printed)
         return batch if type(batch) is int and batch > 0 else None
 
     @property

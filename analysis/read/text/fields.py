@@ -112,7 +112,7 @@ FEWEST_COLUMNS = 3
 # As the tutorials of PyTorch print it.
 _PAIR = re.compile(r"\[ *(\d+) *, *(\d+) *\]\W{0,3}(?:\w+ )?loss", re.IGNORECASE)
 # What a launcher puts in front of the lines of a rank.
-_RANKS = (
+RANKS = (
     re.compile(r"\[(?:rank|RANK|Rank|R|default) ?(?P<rank>\d{1,6})\]"),
     re.compile(r"\A {0,5}(?P<rank>\d{1,6}): "),
 )
@@ -184,7 +184,7 @@ def fields_of(line: str) -> tuple[list[Field], str]:
             head = f"bar {head}"
         line = _without(line, *bar.span())
     else:
-        for rank in filter(None, (known.search(line[:HEAD]) for known in _RANKS)):
+        for rank in filter(None, (known.search(line[:HEAD]) for known in RANKS)):
             found = found or [Field(name="", form="rank", place=rank.span("rank"))]
             line = _without(line, *rank.span())
     values, phase = _values(line)

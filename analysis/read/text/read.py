@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from analysis.read.assemble import Placed, assemble
+from analysis.read.batch import PART, with_batch
 from analysis.read.columns import distinct
 from analysis.read.epochs import on_axis
 from analysis.read.run_log import RunLog
@@ -19,6 +20,7 @@ from analysis.read.text.pattern import compiled, matched_rows
 from analysis.read.text.phases import evaluations_apart, why_below_evaluations
 from analysis.read.text.pieces import pieces
 from analysis.read.text.place import placed_rows
+from analysis.read.text.settings import Settings, settings_above
 from analysis.read.vocabulary import is_loss, meaning
 
 FEWEST_WITHOUT_STEP = 5
@@ -34,8 +36,24 @@ _CONFIG = re.compile(
 
 def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunLog]:
     """Return the runs in a text file by the best candidate, or by a user's pattern alone."""
-    if pattern is not None:
-        return _read_pattern(path, pattern, name=name)
+    logs = _read_kinds(path, name) if pattern is None else _read_pattern(path, pattern, name=name)
+    logs.sort(key=lambda log: log.line.min())
+    spans = [(int(log.line.min()), int(log.line.max())) for log in logs]
+    above = settings_above(pieces(path), spans) if spans else ()
+    return [_with_settings(log, found) for log, found in zip(logs, above, strict=True)]
+
+
+def _with_settings(log: RunLog, settings: Settings) -> RunLog:
+    """Return a log with the settings printed above it as its config, and with their batch."""
+    log = replace(log, config=settings.values or None)
+    if settings.batch is None or log.global_batch or "batch" in log.values:
+        return log
+    if settings.is_part and not settings.is_whole:
+        return replace(log, remarks=(*log.remarks, f"{log.name}: {PART}"))
+    return with_batch(log, settings.batch, is_whole=settings.is_whole)
+
+
+def _read_kinds(path: Path, name: str) -> list[RunLog]:
     text = read_kinds(pieces(path))
     text.kinds = evaluations_apart(text)
     text.is_of_losses = "loss" in path.name.lower()
