@@ -166,7 +166,16 @@ def without_early_ends(
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:
     """Whether two runs differ only in seed and in keys that affect nothing."""
-    return recipe(a) is not None and recipe(a) == recipe(b)
+    return recipe(a) is not None and recipe(a) == recipe(b) and not may_be_arms([a, b])
+
+
+def may_be_arms(logs: Sequence[RunLog]) -> bool:
+    """Whether runs of one recipe may still differ in more than their seed.
+
+    A text prints some settings and not the code: only seeds of their own tell its repeats.
+    """
+    seeds = [str(seed_of(log)) for log in logs if seed_of(log) is not None]
+    return any(log.lines_read for log in logs) and len(set(seeds)) < len(logs)
 
 
 def group_alike(items: Sequence[Item], key: Callable[[Item], Hashable | None]) -> list[list[Item]]:

@@ -75,8 +75,8 @@ def why_one_training(a: RunLog, b: RunLog) -> str | None:
     between = np.diff(time[np.isfinite(time)])
     pace = float(np.median(between)) if len(between) else 0.0
     in_step = min(IN_STEP * pace, LOCKED_S)
-    if a.config is None:
-        # Of logs without a config the losses have to agree, too.
+    if a.config is None or a.lines_read:
+        # Of logs without a config, or with some of its keys, the losses have to agree, too.
         is_close = is_equal and np.nanmax(apart) <= max(in_step, SAME_S)
     else:
         is_close = np.nanmax(apart) <= in_step

@@ -135,6 +135,8 @@ def independent(found: list[Difference]) -> list[Difference]:
 
 def follows(fact: str, configured: Iterable[str]) -> bool:
     """Whether a fact follows from one of the keys `configured`."""
+    if fact == "batch_size":
+        return any(kind_of(name) == "batch" for name in configured)
     sources = tuple(
         key for prefix, keys in DERIVED_FACTS.items() if fact.startswith(prefix) for key in keys
     )

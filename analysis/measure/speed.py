@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -18,6 +18,7 @@ from analysis.observations import (
     begun_at,
     group_alike,
     is_repeat,
+    may_be_arms,
     nodes_of,
     pass_of,
     ran_at_once,
@@ -82,8 +83,8 @@ class Arm:
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     """Group runs into arms, whose runs differ only in seed and in keys that affect nothing.
 
-    Logs without a config are runs of their own, unless two in one folder, or below it, are of one
-    training.
+    Two logs in one folder, or below it, may be of one training, which counts once. Those without a
+    config, and texts whose seeds do not tell them apart, are arms of their own.
     """
     arms = []
     folders = {_folder_of(run.log) for run in runs}
@@ -92,10 +93,17 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
         above = reversed([log.path, *log.path.parents])
         return next(folder for folder in above if folder in folders)
 
-    for group in group_alike(runs, lambda run: recipe(run.log) or highest_folder(run.log)):
-        whole = _arm(group)
-        is_known = recipe(group[0].log) is not None
-        arms += [whole] if is_known else [Arm(runs=(run,)) for run in whole.runs]
+    def training(log: RunLog) -> Hashable:
+        return highest_folder(log) if log.lines_read else recipe(log) or highest_folder(log)
+
+    kept = [
+        run
+        for group in group_alike(runs, lambda run: training(run.log))
+        for run in _distinct(group)
+    ]
+    for group in group_alike(kept, lambda run: recipe(run.log)):
+        is_apart = may_be_arms([run.log for run in group])
+        arms += [Arm(runs=(run,)) for run in group] if is_apart else [Arm(runs=tuple(group))]
     return arms
 
 
@@ -105,12 +113,12 @@ def _folder_of(log: RunLog) -> Path:
     return folder.parent if re.fullmatch(r"checkpoint[-_]\d+", folder.name) else folder
 
 
-def _arm(runs: Sequence[MeasuredRate]) -> Arm:
-    """Return the arm of runs of one recipe; its first run says which are left out as copies."""
+def _distinct(runs: Sequence[MeasuredRate]) -> list[MeasuredRate]:
+    """Return the runs that are no copies of others; the first one says which are left out."""
     logs, remarks = distinct_runs([run.log for run in runs])
     kept = {id(log) for log in logs}
     first, *others = (run for run in runs if id(run.log) in kept)
-    return Arm(runs=(replace(first, remarks=(*first.remarks, *remarks)), *others))
+    return [replace(first, remarks=(*first.remarks, *remarks)), *others]
 
 
 def speed_contrasts(arms: Sequence[Arm]) -> list[Contrast]:

@@ -12,6 +12,7 @@ from analysis.measure.time_to_target import MLPERF, Reached, TimeToTarget
 from analysis.observations import (
     begun_at,
     group_alike,
+    may_be_arms,
     nodes_of,
     ran_at_once,
     seed_of,
@@ -73,7 +74,13 @@ def group_times(times: Sequence[Reached]) -> list[TargetGroup]:
     untimed = {id(log): f"{log.name}: {doubt}" for log, doubt in doubts if doubt}
     untimed |= ran_at_once(logs)
     groups = group_alike(sorted(times, key=lambda one: _size(one[0])), lambda one: _group(one[0]))
-    return [_target_group(members, untimed) for members in groups]
+    return [
+        _target_group(members, untimed)
+        for group in groups
+        for members in (
+            [[one] for one in group] if may_be_arms([log for log, _ in group]) else [group]
+        )
+    ]
 
 
 def _target_group(members: Sequence[Reached], untimed: Mapping[int, str]) -> TargetGroup:

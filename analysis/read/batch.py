@@ -10,7 +10,7 @@ from analysis.read.vocabulary import key_of
 
 PART = "the batch may be a part of the whole: --set batch=N says it"
 # Words of names beside which a batch may be that of one process, or a part of a step.
-_OF_PARTS = frozenset(["rank", "ddp", "fsdp", "multigpu", "multi", "micro"])
+_OF_PARTS = frozenset(["rank", "ddp", "fsdp", "distributed", "multi", "multigpu", "micro"])
 
 
 def counts_parts(name: str) -> bool:
@@ -27,7 +27,7 @@ def with_batch(log: RunLog, batch: int, *, is_whole: bool = True) -> RunLog:
     values, evaluations, known = dict(log.values), log.evaluations, log.global_batch
     by_another = log.step * float(known or 0)
     if log.axis == "step" and np.array_equal(values.get("images", by_another), by_another):
-        values["images"] = log.step * float(batch)
-        evaluations = tuple(one | {"images": one["step"] * float(batch)} for one in evaluations)
+        values["images"] = log.step * np.float64(batch)
+        evaluations = tuple({**one, "images": one["step"] * float(batch)} for one in evaluations)
     facts = {**log.facts, "global_batch_size" if is_whole else "batch_size": batch}
     return replace(log, facts=facts, values=values, evaluations=evaluations)

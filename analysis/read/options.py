@@ -47,8 +47,8 @@ class ReadOptions:
         facts = {FACTS[name]: _number(text, log.path) for name, text in self.facts.items()}
         if not facts:
             return log
-        log = replace(log, facts={**log.facts, **facts})
-        return with_batch(log, facts["global_batch_size"]) if "batch" in self.facts else log
+        log = with_batch(log, facts["global_batch_size"]) if "batch" in self.facts else log
+        return replace(log, facts={**log.facts, **facts})
 
 
 _CURRENT: ContextVar[ReadOptions] = ContextVar("read_options")

@@ -37,20 +37,28 @@ _CONFIG = re.compile(
 def read_text(path: Path, *, name: str, pattern: str | None = None) -> list[RunLog]:
     """Return the runs in a text file by the best candidate, or by a user's pattern alone."""
     logs = _read_kinds(path, name) if pattern is None else _read_pattern(path, pattern, name=name)
-    logs.sort(key=lambda log: log.line.min())
-    spans = [(int(log.line.min()), int(log.line.max())) for log in logs]
-    above = settings_above(pieces(path), spans) if spans else ()
-    return [_with_settings(log, found) for log, found in zip(logs, above, strict=True)]
+    parts = [(log, log.line[log.attempt == n]) for log in logs for n in np.unique(log.attempt)]
+    parts.sort(key=lambda part: int(part[1].min()))
+    spans = [(int(line.min()), int(line.max())) for _, line in parts]
+    above = zip(parts, settings_above(pieces(path), spans), strict=True) if spans else ()
+    found: dict[int, list[Settings]] = {}
+    for (log, _), settings in above:
+        found.setdefault(id(log), []).append(settings)
+    return [_with_settings(log, found[id(log)]) for log in logs]
 
 
-def _with_settings(log: RunLog, settings: Settings) -> RunLog:
-    """Return a log with the settings printed above it as its config, and with their batch."""
-    log = replace(log, config=settings.values or None)
-    if settings.batch is None or log.global_batch or "batch" in log.values:
+def _with_settings(log: RunLog, above: Sequence[Settings]) -> RunLog:
+    """Return a log with the settings above all its attempts as its config, and with their batch."""
+    first = above[0]
+    values = {n: v for n, v in first.values.items() if all(v == one.values.get(n) for one in above)}
+    log = replace(log, config=values or None)
+    batch = first.batch
+    is_alike = all(one.batch == batch for one in above)
+    if batch is None or not is_alike or log.global_batch or "batch" in log.values:
         return log
-    if settings.is_part and not settings.is_whole:
+    if any(one.is_part and not one.is_whole for one in above):
         return replace(log, remarks=(*log.remarks, f"{log.name}: {PART}"))
-    return with_batch(log, settings.batch, is_whole=settings.is_whole)
+    return with_batch(log, batch, is_whole=first.is_whole)
 
 
 def _read_kinds(path: Path, name: str) -> list[RunLog]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from analysis.read.batch import counts_parts
 from analysis.read.text.fields import HEAD, LONGEST_LINE, RANKS
 from analysis.read.text.pieces import Piece
@@ -39,8 +41,9 @@ _COMMAND = re.compile(r"^\s*--\w|\.py\b|(?i:\b(?:command|arguments|args)\b)")
 _CODE = re.compile(r"^\s*(?:import \w|from \w\S* import |def \w+\(|class \w+.*:)")
 _MODULE = re.compile(r"^\s*\(\w+\): ")
 _CONSTANTS = {"true": True, "false": False, "none": None, "null": None}
-# What stands for one device, or for none that is known.
-_ONE = frozenset(["", "0", "1", "-1", "[0]", "False", "None", "cuda", "cpu", "cuda:0"])
+# What stands for no part, and for one device.
+_NONE = frozenset(["", "-1", "False", "None"])
+_ONE = _NONE | {"0", "1", "[0]", "cuda", "cpu", "cuda:0"}
 _SEVERAL = re.compile(r"(?i)\b(?:[2-9]|\d\d+) ?(?:x ?)?gpus?\b|world.?size\W{1,4}(?:[2-9]|\d\d)")
 
 
@@ -72,14 +75,18 @@ def settings_above(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) ->
             found.setdefault(name, set()).add(value)
         known = known | found
         is_of_many |= any(map(_names_several, lines))
-        parts = (values for name, values in known.items() if counts_parts(name))
+        parts = (
+            {*map(str, values)} - (_NONE if key_of(name).endswith("rank") else _ONE)
+            for name, values in known.items()
+            if counts_parts(name)
+        )
         whole, own = _batches(known, "global_batch"), _batches(known, "batch", "batch_number")
         batch = whole or own
         yield Settings(
             values={name: one for name, (one, *others) in known.items() if not others},
             batch=next(iter(batch)) if len(batch) == 1 else None,
             is_whole=bool(whole),
-            is_part=is_of_many or any(not {*map(str, one)} <= _ONE for one in parts),
+            is_part=is_of_many or any(parts),
         )
 
 
@@ -109,10 +116,9 @@ def _above(pieces: Iterable[Piece], spans: Sequence[tuple[int, int]]) -> Iterato
     lines: list[str] = []
     run, after, signs = 0, 0, 0
     for piece in pieces:
-        place = 0
-        for text in piece.text.split("\n"):
-            line = int(piece.lines_at(place))
-            place += len(text) + 1
+        texts = piece.text.split("\n")
+        places = np.cumsum([0, *(len(text) + 1 for text in texts[:-1])])
+        for text, line in zip(texts, piece.lines_at(places).tolist(), strict=True):
             while line >= spans[run][0]:
                 yield lines
                 lines, after, signs, run = [], spans[run][1], 0, run + 1
