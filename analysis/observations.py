@@ -19,7 +19,7 @@ from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
 from analysis.stats.repeats import common_nodes, ran_apart
-from analysis.stats.replicates import CLAIMS, Contrast, Word
+from analysis.stats.replicates import CLAIMS, Contrast, Replicate, Word
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
@@ -128,6 +128,18 @@ def begun_at(log: RunLog) -> float | None:
     return spans[0][1] if spans and not log.turns else None
 
 
+def replicate(log: RunLog, value: float, **more: Any) -> Replicate:
+    """Return a run as a replicate whose log of a quantity is `value`; `more` are further fields."""
+    return Replicate(
+        log=value,
+        nodes=nodes_of(log),
+        seed=seed_of(log),
+        study_pass=pass_of(log),
+        began=begun_at(log),
+        **more,
+    )
+
+
 def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:
     """Return a contrast of times that speaks of these runs if one changed what its clock counts."""
     names = {
@@ -166,16 +178,18 @@ def without_early_ends(
 
 def is_repeat(a: RunLog, b: RunLog) -> bool:
     """Whether two runs differ only in seed and in keys that affect nothing."""
-    return recipe(a) is not None and recipe(a) == recipe(b) and not may_be_arms([a, b])
+    return recipe_among(a, [a, b]) is not None and recipe(a) == recipe(b)
 
 
-def may_be_arms(logs: Sequence[RunLog]) -> bool:
-    """Whether runs of one recipe may still differ in more than their seed.
+def recipe_among(log: RunLog, logs: Sequence[RunLog]) -> frozenset[tuple[str, str]] | None:
+    """Return the recipe of one of several runs, None if those that have it may be no repeats.
 
     A text prints some settings and not the code: only seeds of their own tell its repeats.
     """
-    seeds = [str(seed_of(log)) for log in logs if seed_of(log) is not None]
-    return any(log.lines_read for log in logs) and len(set(seeds)) < len(logs)
+    alike = [one for one in logs if recipe(one) == recipe(log)]
+    seeds = {str(seed_of(one)) for one in alike if seed_of(one) is not None}
+    is_unclear = any(one.lines_read for one in alike) and len(seeds) < len(alike)
+    return None if is_unclear else recipe(log)
 
 
 def group_alike(items: Sequence[Item], key: Callable[[Item], Hashable | None]) -> list[list[Item]]:

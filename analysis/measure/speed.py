@@ -15,14 +15,11 @@ from analysis.measure.loss_curve import Range
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rate, turn_rates
 from analysis.measure.work import why_images_doubtful, why_other_steps, work
 from analysis.observations import (
-    begun_at,
     group_alike,
     is_repeat,
-    may_be_arms,
-    nodes_of,
-    pass_of,
     ran_at_once,
-    seed_of,
+    recipe_among,
+    replicate,
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
@@ -86,7 +83,6 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
     Two logs in one folder, or below it, may be of one training, which counts once. Those without a
     config, and texts whose seeds do not tell them apart, are arms of their own.
     """
-    arms = []
     folders = {_folder_of(run.log) for run in runs}
 
     def highest_folder(log: RunLog) -> Path:
@@ -101,10 +97,9 @@ def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
         for group in group_alike(runs, lambda run: training(run.log))
         for run in _distinct(group)
     ]
-    for group in group_alike(kept, lambda run: recipe(run.log)):
-        is_apart = may_be_arms([run.log for run in group])
-        arms += [Arm(runs=(run,)) for run in group] if is_apart else [Arm(runs=tuple(group))]
-    return arms
+    logs = [run.log for run in kept]
+    groups = group_alike(kept, lambda run: recipe_among(run.log, logs))
+    return [Arm(runs=tuple(group)) for group in groups]
 
 
 def _folder_of(log: RunLog) -> Path:
@@ -232,15 +227,12 @@ def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
     return [
-        Replicate(
-            log=math.log(run.rate.value) + shift,
-            nodes=nodes_of(run.log),
-            seed=seed_of(run.log),
-            study_pass=pass_of(run.log),
+        replicate(
+            run.log,
+            math.log(run.rate.value) + shift,
             rounds={
                 name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
             },
-            began=begun_at(run.log),
             blur=run.blur,
         )
         for run in arm.runs
