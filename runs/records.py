@@ -12,18 +12,36 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Annotated, Any, Required, TypeGuard
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from configs.files import read_lines
+from runs.json_files import STRICT
 from runs.state.reasons import failures
 
 Record = dict[str, Any]
-_LARGEST = 2**53
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 EVENTS = (
     "queued", "started", "tuned", "checked", "saved", "evaluated",
     "paused", "stopped", "done", "failed", "skipped",
 )  # fmt: skip
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a record on which every reader relies."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    time: Required[Annotated[float, Field(gt=-1e300, lt=1e300)]]
+    attempt: Required[_Count]
+    step: _Count
+    event: str
+    reason: str
+
+
+_LINE: TypeAdapter[Record] = TypeAdapter(_Line)
 
 
 class Superseded(Exception):
@@ -77,33 +95,10 @@ def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[
     with suppress(FileNotFoundError):
         for number, line in enumerate(read_lines(path), start=1):
             try:
-                record = json.loads(line)
-                if "\\u" in line:
-                    # Half of a character, such as \ud800, can be neither printed nor written.
-                    whole = json.dumps(record, ensure_ascii=False).encode(errors="replace")
-                    record = json.loads(whole)
-            except (ValueError, RecursionError):
-                record = None
-            if _is_record(record):
-                yield number, record
-            elif odd is not None and line.endswith("\n"):
-                odd.append(number)
-
-
-def _is_record(found: Any) -> TypeGuard[Record]:
-    """Return whether the fields that every reader relies on have their types."""
-    if not isinstance(found, dict):
-        return False
-    attempt, step, event = found.get("attempt"), found.get("step", 0), found.get("event", "")
-    return (
-        is_number(found.get("time"))
-        and type(attempt) is int
-        and 0 <= attempt < _LARGEST
-        and type(step) is int
-        and 0 <= step < _LARGEST
-        and isinstance(event, str)
-        and (not event or isinstance(found.get("reason", ""), str))
-    )
+                yield number, _LINE.validate_json(line)
+            except ValidationError:
+                if odd is not None and line.endswith("\n"):
+                    odd.append(number)
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

@@ -44,9 +44,9 @@ class Evidence:
         return self.run.attempt(self.attempt) if self.attempt else None
 
     @property
-    def state(self) -> str:
-        """Slurm's state of this start of the job; empty if it is not over."""
-        return self.slurm.state if self.slurm and self.slurm.is_over else ""
+    def ended_job(self) -> str:
+        """Slurm's words about this start of the job; empty if it is not over."""
+        return str(self.slurm) if self.slurm and self.slurm.is_over else ""
 
     @property
     def reason(self) -> str:
