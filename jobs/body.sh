@@ -86,10 +86,6 @@ if ((interrupted)); then
   exit 130
 fi
 if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
-  if is_cancelled; then
-    python -m runs close "$ATTEMPT" --status "$status" --cancelled >/dev/null || true
-    exit
-  fi
   if requeue_job; then
     [[ -z $faulty_node ]] || stay_off "$faulty_node" "$(job_to_requeue)"
     exit "$code"

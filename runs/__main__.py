@@ -71,7 +71,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
-    close.add_argument("--cancelled", action="store_true", help="Slurm says so of the job")
     close.set_defaults(action=_close)
 
     ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
@@ -140,8 +139,7 @@ def _open(options: argparse.Namespace) -> int:
 
 
 def _close(options: argparse.Namespace) -> int:
-    attempt, status, is_cancelled = options.attempt, options.status, options.cancelled
-    verdict = close_attempt(attempt, status=status, is_cancelled=is_cancelled)
+    verdict = close_attempt(options.attempt, status=options.status)
     print(verdict.event, verdict.next, verdict.faulty_node)
     return verdict.exit_code
 

@@ -36,9 +36,9 @@ class _Line(TypedDict, total=False):
     __pydantic_config__ = STRICT  # type: ignore[misc]
     time: Required[Annotated[float, Field(gt=-1e300, lt=1e300)]]
     attempt: Required[_Count]
-    step: _Count
     event: str
     reason: str
+    step: _Count
 
 
 _LINE: TypeAdapter[Record] = TypeAdapter(_Line)

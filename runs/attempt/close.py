@@ -1,6 +1,7 @@
 """Close an attempt: record how it ended, and say whether the job is worth another attempt."""
 
 import re
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -8,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from configs.errors import ConfigError
-from runs.folder import RunFolder
+from runs.folder import ROOT, RunFolder
 from runs.json_files import read_error_note
 from runs.records import Record, Superseded
+from runs.slurm_env import batch_job
 from runs.state.evidence import Evidence
 from runs.state.fold import fold
 from runs.state.log_lines import read_tail
@@ -38,18 +40,18 @@ class Verdict:
     faulty_node: str = ""
 
 
-def close_attempt(attempt: Path, *, status: int, is_cancelled: bool = False) -> Verdict:
+def close_attempt(attempt: Path, *, status: int) -> Verdict:
     """Record how an attempt ended; `status` is the exit status of its ranks.
 
-    If a person stopped the run after its ranks had paused, such as by cancelling the job, record
-    `stopped`: a requeue would undo that. If the ranks wrote no last event, record `failed` with the
-    reason that their traces show.
+    If the ranks wrote no last event, record `failed` with the reason that their traces show. If a
+    person has stopped the run since, such as by cancelling its job, record `stopped`: a requeue
+    would undo that.
     """
     run, number = _of_attempt(attempt)
     if number == max(run.attempts()):
         run.note(number, ended=time.time())
     try:
-        state = _final_state(run, attempt, status, is_cancelled=is_cancelled)
+        state = _final_state(run, attempt, status)
     except Superseded:
         return Verdict(event="superseded", exit_code=1)
     is_worthwhile = state.next == "requeue" and not is_stalled(run)
@@ -71,7 +73,7 @@ def _of_attempt(attempt: Path) -> tuple[RunFolder, int]:
     return RunFolder(attempt.parent.parent), int(attempt.name)
 
 
-def _final_state(run: RunFolder, attempt: Path, status: int, *, is_cancelled: bool) -> RunState:
+def _final_state(run: RunFolder, attempt: Path, status: int) -> RunState:
     """Return how the attempt ended; record it if its ranks did not."""
     number = int(attempt.name)
     traces = Evidence(
@@ -81,7 +83,6 @@ def _final_state(run: RunFolder, attempt: Path, status: int, *, is_cancelled: bo
         # The cause of death is at the end.
         logs=[read_tail(attempt / "output.log")],
         status=status,
-        is_cancelled=is_cancelled,
     )
     state = attempt_state(run, number, process=traces)
     # The event of an end that only the traces show has no time yet.
@@ -91,7 +92,17 @@ def _final_state(run: RunFolder, attempt: Path, status: int, *, is_cancelled: bo
     if state.is_paused and is_stalled(run):
         record_failure(run, number, **STALLED)
         state = attempt_state(run, number)
+    if state.next == "requeue" and batch_job() and ask_slurm("why_ended") == "cancelled":
+        run.record_event(number, "stopped", step=state.step)
+        state = attempt_state(run, number)
     return state
+
+
+def ask_slurm(function: str) -> str | None:
+    """Return what a function of jobs/requeue.sh prints, None if it fails."""
+    words = ["bash", "-c", 'source "$0"; "$1"', str(ROOT / "jobs" / "requeue.sh"), function]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def attempt_state(run: RunFolder, attempt: int, process: Evidence | None = None) -> RunState:

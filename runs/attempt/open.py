@@ -29,6 +29,7 @@ from runs.folder import (
 from runs.jobs import TURN, turn_end
 from runs.slurm_env import batch_job, is_restarted, job_facts, node_name
 from runs.state.fold import is_done, run_state
+from runs.state.run_state import RunState
 
 
 def open_attempt(
@@ -51,9 +52,12 @@ def open_attempt(
     """
     job_facts()  # A variable of Slurm that is no number is refused before a folder is made.
     found = find_run(source, kind=kind)
-    if found and _is_skipped(found):
+    before = run_state(found) if found else RunState()
+    if found and before.is_skipped:
+        # The ends of other cells made this one needless before it began.
+        print(f"{found.path}: skipped: {before.message}", file=sys.stderr)
         return None
-    if found and turn_end() is not None and not run_state(found).is_waiting:
+    if found and turn_end() is not None and not before.is_waiting:
         return None  # The run has left its interleaved study.
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
@@ -64,7 +68,7 @@ def open_attempt(
         )
     except ConfigError as error:
         # If the run waits for this job, its records must show a failed start.
-        if found and job_facts() and run_state(found).is_waiting:
+        if found and job_facts() and before.is_waiting:
             newest = max(found.attempts(), default=0)
             record_failure(found, newest, reason="config", message=str(error))
         raise
@@ -75,7 +79,7 @@ def open_attempt(
     if found and is_restarted() and is_stalled(found):
         record_failure(found, found.attempts()[-1], **STALLED)
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
-    if found and _obeys_stop(found, began=began):
+    if found and _obeys_stop(found, before, began=began):
         return None
     run = found or make_run(run_name(source, config), to_tree(config))
     command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
@@ -109,22 +113,12 @@ def _began_in_this_job(run: RunFolder) -> bool:
     return is_restarted() and job_facts().get("job") in jobs
 
 
-def _is_skipped(run: RunFolder) -> bool:
-    """Return whether the ends of other cells made this one needless before it began."""
-    state = run_state(run)
-    is_skipped = state.is_skipped and "proof" in state.last
-    if is_skipped:
-        print(f"{run.path}: skipped: {state.message}", file=sys.stderr)
-    return is_skipped
-
-
-def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
+def _obeys_stop(run: RunFolder, state: RunState, *, began: float | None) -> bool:
     """Return whether a file STOP asks a run not to start, and record `stopped` then.
 
     One that is older is removed: whoever starts a stopped run again wants it to run. In a batch job
     older means before the last event, such as `queued`; else before the job `began`.
     """
-    state = run_state(run)
     since = state.since or 0.0 if batch_job() else began or time.time()
     try:
         if not run.stop_file.exists():

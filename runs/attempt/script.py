@@ -26,6 +26,7 @@ from configs.errors import ConfigError
 from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Command
+from runs.attempt.close import ask_slurm
 from runs.attempt.open import claim
 from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
@@ -114,7 +115,7 @@ class _Script:
             requeues = self._record_end(status)
             self._run.note(self._number, ended=time.time())
             keep_logs(self._run, self._number, before)
-            if requeues and _ask_slurm("requeue_job").returncode:
+            if requeues and ask_slurm("requeue_job") is None:
                 again = f"ditbench submit {self._run.path}"
                 self._fail("timeout", f"this site does not requeue; go on: {again}")
         except OSError as error:
@@ -223,7 +224,7 @@ class _Script:
         can_resume = self._config.resume is not None
         # The script may end by a signal of Slurm that this process has not had yet.
         asks = (self._is_ended or status) and batch_job()
-        why = _ask_slurm("why_ended").stdout.strip() if asks else ""
+        why = ask_slurm("why_ended") if asks else None
         is_limit = why == "limit" or (self._is_near_limit and can_resume)
         if is_limit and can_resume and batch_job():
             return self._pause()
@@ -341,12 +342,6 @@ def _newest(pattern: str, killed: float | None) -> Path | None:
     if killed is not None and len(found) > 1 and found[-1].stat().st_mtime > killed - _CUT_S:
         return found[-2]
     return found[-1] if found else None
-
-
-def _ask_slurm(function: str) -> subprocess.CompletedProcess[str]:
-    """Call a function of jobs/requeue.sh."""
-    words = ["bash", "-c", 'source "$0"; "$1"', str(ROOT / "jobs" / "requeue.sh"), function]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def _write(descriptor: int, piece: bytes) -> None:

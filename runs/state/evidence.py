@@ -18,9 +18,8 @@ class Evidence:
     """The traces of one attempt at a run; attempt 0 is a job that waits or did not begin one.
 
     `note` is what the first failing rank wrote (`error.json`). `status` is the exit status of the
-    ranks if they have just left, and `is_cancelled` whether Slurm then says that their job is
-    cancelled. `fold` fills in `end`, the last event of the attempt, and `slurm`, the start of the
-    job. `is_preemptable` tells, by its name, whether jobs of a partition are preempted.
+    ranks if they have just left. `fold` fills in `end`, the last event of the attempt, and `slurm`,
+    the start of the job. `is_preemptable` tells, by its name, whether jobs of a partition are preempted.
     """
 
     run: RunFolder
@@ -28,7 +27,6 @@ class Evidence:
     note: ErrorNote = field(default_factory=ErrorNote)
     logs: list[LogLines] = field(default_factory=list)
     status: int | None = None
-    is_cancelled: bool = False
     is_preemptable: Callable[[str], bool] = lambda _: False
     end: Record = field(default_factory=dict)
     slurm: SlurmJob | None = None
@@ -72,7 +70,7 @@ class Evidence:
     @property
     def is_not_to_go_on(self) -> bool:
         """Whether a person ended the run for good, which a requeue would undo."""
-        return self.is_cancelled or self.is_marked_cancelled or self.run.stop_file.exists()
+        return self.is_marked_cancelled or self.run.stop_file.exists()
 
     @property
     def is_marked_cancelled(self) -> bool:
