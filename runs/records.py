@@ -41,7 +41,7 @@ class _Line(TypedDict, total=False):
     step: _Count
 
 
-_LINE: TypeAdapter[Record] = TypeAdapter(_Line)
+_LINE: TypeAdapter[Any] = TypeAdapter(_Line)
 
 
 class Superseded(Exception):

@@ -19,7 +19,8 @@ class Evidence:
 
     `note` is what the first failing rank wrote (`error.json`). `status` is the exit status of the
     ranks if they have just left. `fold` fills in `end`, the last event of the attempt, and `slurm`,
-    the start of the job. `is_preemptable` tells, by its name, whether jobs of a partition are preempted.
+    the start of the job. `is_preemptable` tells, by its name, whether jobs of a partition are
+    preempted.
     """
 
     run: RunFolder

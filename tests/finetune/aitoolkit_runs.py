@@ -17,9 +17,10 @@ from safetensors.numpy import save_file
 from configs.load import merge, resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
-from finetune.aitoolkit.run import attempt
+from finetune.aitoolkit.run import carry_out
 from runs.folder import RunFolder, claim_attempt, make_run, resume_config
 from runs.records import Record
+from train.engine import attempt
 from train.engine.metrics import log
 
 _READS = {
@@ -147,7 +148,7 @@ def run_attempt(
     handlers = {each: signal.getsignal(each) for each in signals}
     thread.start()
     try:
-        return attempt(run, number=number)
+        return attempt.run_attempt(run, carry_out, number=number)
     finally:
         thread.join()
         for log_handler in log.handlers:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from configs.checks.batch import BatchLayout
-from configs.load import Kind, expect
+from configs.load import Kind
 from configs.schema import Finetune, Pretrain
 from runs.folder import RunFolder
 from train.engine.checkpoint import CheckpointState
@@ -54,15 +54,13 @@ class Attempt(Generic[Kind]):
         )
 
 
-def run_attempt(
-    run: RunFolder, kind: type[Kind], work: Callable[[Attempt[Kind]], None], *, number: int
-) -> int:
+def run_attempt(run: RunFolder, work: Callable[[Attempt[Any]], None], *, number: int) -> int:
     """Do the `work` of attempt `number`; return 0 unless it raised.
 
     An exception is logged and written to `error.json`, unless a newer attempt has begun.
     """
     rank = rank_number()
-    config = expect(run.config(number), kind, source=run.path)
+    config = run.config(number)
     folder = run.attempt(number)
     start_logging(folder, rank=rank)
     try:
