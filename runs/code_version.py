@@ -1,9 +1,8 @@
 """The version of the code: the commit, and the changes of a tree that differs from it."""
 
-import json
 import os
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from runs.json_files import read_json
@@ -16,10 +15,6 @@ class Version:
     commit: str
     dirty: bool
     patch: str = ""
-
-    def to_json(self) -> str:
-        """Return the text of `version.json`, which records the version of a snapshot."""
-        return json.dumps(asdict(self), indent=1) + "\n"
 
 
 def read_version(root: Path) -> Version | None:

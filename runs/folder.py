@@ -1,4 +1,4 @@
-"""The run folder: its files, how runs are found and created, and how attempts are claimed."""
+"""The run folder: its files, and how runs are found and created."""
 
 import json
 import os
@@ -66,9 +66,9 @@ class RunFolder:
         """Return the resolved config as plain values, with the overrides up to `attempt`."""
         tree = read_tree(self.config_file)
         for number in reversed(self.attempts()):
-            changes = self.attempt(number) / "overrides.yaml"
-            if (attempt is None or number <= attempt) and changes.exists():
-                return merge(tree, flatten(read_tree(changes)))
+            own = self.attempt(number) / "overrides.yaml"
+            if (attempt is None or number <= attempt) and own.exists():
+                return merge(tree, flatten(read_tree(own)))
         return tree
 
     def config(self, attempt: int | None = None) -> Run:
@@ -82,7 +82,7 @@ class RunFolder:
         """
         before = flatten(self.manifest().get("config", {}))
         now = resolve(read_tree(self.config_file), source=str(self.config_file))
-        edited = _changes(before, to_tree(now))
+        edited = changes(before, to_tree(now))
         for name in before.keys() & edited.keys():
             raise ConfigError(
                 f"{name}: edited in {self.config_file}, which holds what the run began with; set "
@@ -230,7 +230,7 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
         merge(run.config_tree(), parse_overrides(overrides)), source=str(run.config_file)
     )
     # A key younger than the run has its default on both sides.
-    changed = _changes(flatten(to_tree(run.config())), to_tree(after))
+    changed = changes(flatten(to_tree(run.config())), to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]
     if fixed:
         free = ", ".join(name for name, info in keys(after.kind).items() if info.free)
@@ -241,26 +241,6 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     return after
 
 
-def claim_attempt(run: RunFolder, config: Run) -> int:
-    """Claim the next attempt by creating its folder with its overrides; return its number."""
-    before = run.config_tree()
-    number = max(run.attempts(), default=0)
-    while True:
-        number += 1
-        try:
-            run.attempt(number).mkdir(parents=True)
-            break
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ConfigError(f"{error.filename}: cannot be created: {error.strerror}") from None
-    if _changes(flatten(before), to_tree(config)):
-        # Compare with config.yaml, not with the last attempt: a change may have been reverted.
-        changes = _changes(flatten(read_tree(run.config_file)), to_tree(config))
-        replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
-    return number
-
-
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the values of dotted keys that are not as `before`."""
     return {name: value for name, value in flatten(after).items() if before.get(name) != value}

@@ -7,13 +7,14 @@ every job computes the digest again (docs/security.md).
 """
 
 import hashlib
+import json
 import os
 import secrets
 import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -88,7 +89,9 @@ def read_tree(root: Path) -> Tree:
     files = list(_files(root, _listed(root)))
     code = read_version(root)
     if code is not None:
-        files.append(File(path=b"version.json", kind="file", content=code.to_json().encode()))
+        files.append(
+            File(path=b"version.json", kind="file", content=json.dumps(asdict(code)).encode())
+        )
     return Tree(digest=_digest(files), files=files)
 
 

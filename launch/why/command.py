@@ -154,7 +154,7 @@ def _state(diagnosis: Diagnosis) -> str:
 def _fill(words: str, diagnosis: Diagnosis) -> str:
     """Replace the placeholders of reasons.yaml."""
     process, start, state = diagnosis.process, diagnosis.state.slurm, diagnosis.state
-    run, output = process.run, process.output
+    run, output = process.run, diagnosis.output
     saves = state.is_stopped or state.is_paused
     saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""
     job = next((one.job for one in (start, diagnosis.now) if one), "")

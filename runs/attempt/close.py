@@ -28,14 +28,13 @@ STALLED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How an attempt ended: its last event, the exit code of the job, and what the job does next.
+    """How an attempt ended: its last event, and what the job does next.
 
     After a run is done, its study may be settled. `faulty_node` is a node that broke down during
     the attempt; the next one should avoid it.
     """
 
     event: str
-    exit_code: int
     next: Literal["requeue", "settle", "end"] = "end"
     faulty_node: str = ""
 
@@ -53,12 +52,11 @@ def close_attempt(attempt: Path, *, status: int) -> Verdict:
     try:
         state = _final_state(run, attempt, status)
     except Superseded:
-        return Verdict(event="superseded", exit_code=1)
+        return Verdict(event="superseded")
     is_worthwhile = state.next == "requeue" and not is_stalled(run)
     is_faulty = state.is_failed and state.reason == "node"
     return Verdict(
         event=state.name,
-        exit_code=1 if state.is_failed else 0,
         next="requeue" if is_worthwhile else "settle" if state.is_done else "end",
         faulty_node=state.last.get("node", "") if is_faulty else "",
     )

@@ -10,16 +10,17 @@ from typing import Any
 from configs.checks.batch import check_ranks
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
+from configs.load import expect, flatten, load, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
+from configs.yaml12 import dump_yaml
 from runs.attempt.close import STALLED, is_stalled, record_failure
 from runs.checks.paths import check_paths
 from runs.code_version import read_version
 from runs.folder import (
     ROOT,
     RunFolder,
-    claim_attempt,
+    changes,
     find_run,
     is_run,
     make_run,
@@ -90,9 +91,19 @@ def open_attempt(
 
 
 def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
-    """Claim the next attempt, write its facts to the manifest, and return its folder."""
-    number = claim_attempt(run, config)
+    """Create the folder of the next attempt, with its overrides and its facts; return it."""
+    before, number = flatten(run.config_tree()), max(run.attempts(), default=0) + 1
+    while True:
+        try:
+            run.attempt(number).mkdir(parents=True)
+            break
+        except FileExistsError:
+            number += 1
     attempt = run.attempt(number)
+    if changes(before, to_tree(config)):
+        # Compare with config.yaml, not with the last attempt: a change may have been reverted.
+        overrides = changes(flatten(read_tree(run.config_file)), to_tree(config))
+        replace_file(attempt / "overrides.yaml", dump_yaml(merge({}, overrides)))
     run.note(
         number,
         time=time.time(),

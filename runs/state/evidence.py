@@ -49,13 +49,8 @@ class Evidence:
 
     @property
     def reason(self) -> str:
-        """The recorded reason, or the first failing rank's.
-
-        A run that is not requeued, since attempts saved nothing, is recorded as a timeout.
-        """
-        reason = str(self.end.get("reason") or self.note.get("reason") or "")
-        is_stalled = reason == "timeout" and "saved nothing new" in self.message
-        return "stalled" if is_stalled else reason
+        """The recorded reason, or the first failing rank's."""
+        return str(self.end.get("reason") or self.note.get("reason") or "")
 
     @property
     def message(self) -> str:
@@ -85,13 +80,6 @@ class Evidence:
         noted = str(self.note.get("traceback", "")).splitlines()
         texts = [noted, *(log.lines for log in self.logs)]
         return next(filter(None, map(last_exception, texts)), "")
-
-    @property
-    def output(self) -> Path | None:
-        """The file to read: the output of the ranks, else of the job; None if there is none."""
-        files = [log.path for log in self.logs if log.last()]
-        own = [path for path in files if path.name == "output.log"]
-        return next(iter(own + files), None)
 
     def last_lines(self) -> list[str]:
         """Return the last line of each log."""

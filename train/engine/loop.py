@@ -12,11 +12,10 @@ from torch import Tensor
 from runs.jobs import turn_end
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
-from train.engine.clocks import QueuePoint
+from train.engine.clocks import QueuePoint, region
 from train.engine.distributed import Agreement, sum_over_ranks
 from train.engine.metrics import IntervalSums, wall_time
 from train.engine.part import Part
-from train.engine.profiler import region
 from train.engine.stop import StopRequest
 
 
