@@ -211,7 +211,6 @@ class Loop(Generic[Training]):
         names = [name for name, value in fields.items() if isinstance(value, Tensor)]
         fields |= zip(names, scalars, strict=True)
         fields[pending.running] = round(fields[pending.running] + end - pending.end.queued, 6)
-        context.step_log.write(fields["step"])
         context.metrics.step(fields | {"time": wall_time(end)}, steps=train.steps)
         return sums
 

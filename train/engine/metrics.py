@@ -112,24 +112,6 @@ class LossAccumulator:
         self.steps = sums.steps
 
 
-class StepLog:
-    """The steps that this rank has reached, for `ditbench why`: which rank stayed behind.
-
-    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt.
-    """
-
-    def __init__(self, attempt: Path, *, rank: int) -> None:
-        self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
-
-    def write(self, step: int) -> None:
-        """Write a step that the device has finished."""
-        print(f'{{"step": {step}}}', file=self._file, flush=True)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-
 def wall_time(moment: float) -> float:
     """Return a time of `time.perf_counter` in seconds since 1970."""
     return time.time() - (time.perf_counter() - moment)

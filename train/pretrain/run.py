@@ -56,7 +56,7 @@ def carry_out(attempt: Attempt[Pretrain]) -> None:
             asynchronous=config.checkpoint.asynchronous,
             is_superseded=attempt.is_superseded,
         )
-        with contextlib.closing(batches), contextlib.closing(context.step_log):
+        with contextlib.closing(batches):
             steps = PretrainStep(
                 context=context, train_state=train_state, batches=batches, parts=parts
             )
