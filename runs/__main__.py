@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     open_.add_argument("overrides", nargs="*", metavar="key=value")
     open_.add_argument("--kind", choices=sorted(KINDS), help="kind of run that the job is for")
     open_.add_argument("--nodes", type=int, default=1, help="nodes of the job")
-    open_.add_argument("--gpus", type=_count, help="GPUs per node, if known yet")
+    open_.add_argument("--gpus", default="", help="GPUs per node, empty if not known yet")
     open_.add_argument("--began", type=float, help="start of the job, seconds since 1970")
     open_.set_defaults(action=_open)
 
@@ -78,10 +78,6 @@ def _parser() -> argparse.ArgumentParser:
     ended.add_argument("attempt", type=Path, help="folder of the attempt")
     ended.set_defaults(action=lambda options: 0 if has_ended(options.attempt) else 1)
     return parser
-
-
-def _count(text: str) -> int | None:
-    return int(text) if text else None
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -121,7 +117,7 @@ def _open(options: argparse.Namespace) -> int:
         options.overrides,
         kind=options.kind,
         nodes=options.nodes,
-        gpus=options.gpus,
+        gpus=int(options.gpus) if options.gpus else None,
         began=options.began,
     )
     if attempt is not None:

@@ -75,21 +75,6 @@ class RunFolder:
         """Return the resolved config, validated again, with the overrides up to `attempt`."""
         return resolve(self.config_tree(attempt), source=str(self.config_file))
 
-    def check_unedited(self) -> None:
-        """Raise `ConfigError` if config.yaml is not as it was when the run began.
-
-        Without a config in the manifest, as in older runs, no edit is found.
-        """
-        before = flatten(self.manifest().get("config", {}))
-        now = resolve(read_tree(self.config_file), source=str(self.config_file))
-        edited = changes(before, to_tree(now))
-        for name in before.keys() & edited.keys():
-            raise ConfigError(
-                f"{name}: edited in {self.config_file}, which holds what the run began with; set "
-                f"it back to {before[name]}, and change keys on the command line: "
-                f"ditbench submit {self.path} {name}={edited[name]}"
-            )
-
     def manifest(self) -> Manifest:
         """Return the manifest, empty if none is written yet."""
         return read_manifest(self.manifest_file)
@@ -224,11 +209,21 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
 
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Run:
-    """Return the config of a run with overrides; raise `ConfigError` if one is not a free key."""
-    run.check_unedited()
-    after = resolve(
-        merge(run.config_tree(), parse_overrides(overrides)), source=str(run.config_file)
-    )
+    """Return the config of a run with overrides.
+
+    Raise `ConfigError` if one is not a free key, or if config.yaml was edited since the run began;
+    without a config in the manifest, as in older runs, no edit is found.
+    """
+    source = str(run.config_file)
+    before = flatten(run.manifest().get("config", {}))
+    edited = changes(before, to_tree(resolve(read_tree(run.config_file), source=source)))
+    for name in before.keys() & edited.keys():
+        raise ConfigError(
+            f"{name}: edited in {source}, which holds what the run began with; set it back to "
+            f"{before[name]}, and change keys on the command line: "
+            f"ditbench submit {run.path} {name}={edited[name]}"
+        )
+    after = resolve(merge(run.config_tree(), parse_overrides(overrides)), source=source)
     # A key younger than the run has its default on both sides.
     changed = changes(flatten(to_tree(run.config())), to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]

@@ -64,8 +64,10 @@ class RecordWriter:
         """Append one record and return it; raise `Superseded` if a newer attempt exists."""
         if (self._attempts / f"{self.attempt + 1:03d}").exists():
             raise Superseded(f"attempt {self.attempt + 1} has begun")
-        present = {name: value for name, value in fields.items() if _is_present(value)}
-        record = {"time": round(time.time(), 6), "attempt": self.attempt} | present
+        record: Record = {"time": round(time.time(), 6), "attempt": self.attempt}
+        for name, value in fields.items():
+            if value is not None and not (isinstance(value, float) and not math.isfinite(value)):
+                record[name] = value
         line = json.dumps(record, allow_nan=False) + "\n"
         os.write(self._file, line.encode())
         return record
@@ -81,10 +83,6 @@ class RecordWriter:
     def close(self) -> None:
         """Close the file."""
         os.close(self._file)
-
-
-def _is_present(value: Any) -> bool:
-    return value is not None and (not isinstance(value, float) or math.isfinite(value))
 
 
 def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[int, Record]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from configs.disk import read_end
 from configs.errors import ConfigError
 from runs.folder import ROOT, RunFolder
 from runs.json_files import read_error_note
@@ -15,7 +16,7 @@ from runs.records import Record, Superseded
 from runs.slurm_env import batch_job
 from runs.state.evidence import Evidence
 from runs.state.fold import fold
-from runs.state.log_lines import read_tail
+from runs.state.log_lines import LogLines
 from runs.state.reasons import reasons
 from runs.state.run_state import RunState
 
@@ -73,13 +74,13 @@ def _of_attempt(attempt: Path) -> tuple[RunFolder, int]:
 
 def _final_state(run: RunFolder, attempt: Path, status: int) -> RunState:
     """Return how the attempt ended; record it if its ranks did not."""
-    number = int(attempt.name)
+    number, output = int(attempt.name), attempt / "output.log"
     traces = Evidence(
         run=run,
         attempt=number,
         note=read_error_note(attempt),
         # The cause of death is at the end.
-        logs=[read_tail(attempt / "output.log")],
+        logs=[LogLines(path=output, first=1, lines=tuple(read_end(output).splitlines()))],
         status=status,
     )
     state = attempt_state(run, number, process=traces)

@@ -1,7 +1,6 @@
 """Open an attempt at a run: find or create the run, check its config, claim the attempt."""
 
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -64,9 +63,10 @@ def open_attempt(
         # After a requeue the run's own config counts: it may be newer than the command line.
         overrides = []
     try:
-        config = _checked_config(
-            found or _new_config(source, overrides, kind), overrides, nodes, gpus
-        )
+        config = resume_config(found, overrides) if found else _new_config(source, overrides, kind)
+        check_paths(config)
+        if gpus is not None:
+            _check_ranks(config, found, nodes=nodes, gpus=gpus)
     except ConfigError as error:
         # If the run waits for this job, its records must show a failed start.
         if found and job_facts() and before.is_waiting:
@@ -83,14 +83,13 @@ def open_attempt(
     if found and _obeys_stop(found, before, began=began):
         return None
     run = found or make_run(run_name(source, config), to_tree(config))
-    command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
     try:
-        return claim(run, config, source=str(source), command=command, began=began)
+        return claim(run, config, began=began)
     except OSError as error:
         raise ConfigError(f"{run.path}: cannot begin an attempt: {error.strerror}") from None
 
 
-def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
+def claim(run: RunFolder, config: Run, *, began: float | None) -> Path:
     """Create the folder of the next attempt, with its overrides and its facts; return it."""
     before, number = flatten(run.config_tree()), max(run.attempts(), default=0) + 1
     while True:
@@ -108,7 +107,6 @@ def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> 
         number,
         time=time.time(),
         began=began,
-        **facts,
         host=node_name(),
         slurm=job_facts() or None,
         turn=os.environ.get(TURN) or None,
@@ -146,17 +144,10 @@ def _obeys_stop(run: RunFolder, state: RunState, *, began: float | None) -> bool
     return False
 
 
-def _checked_config(
-    found: RunFolder | Run, overrides: list[str], nodes: int, gpus: int | None
-) -> Run:
-    run = found if isinstance(found, RunFolder) else None
-    config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
-    check_paths(config)
-    if gpus is not None:
-        allocated = {"nodes": nodes, "gpus_per_node": gpus}
-        world = config.resources.model_copy(update=allocated).world
-        check_ranks(config, world=world, engine=run.engine() if run else None)
-    return config
+def _check_ranks(config: Run, found: RunFolder | None, *, nodes: int, gpus: int) -> None:
+    """Raise `ConfigError` if the batch does not divide over the ranks of the job."""
+    world = config.resources.model_copy(update={"nodes": nodes, "gpus_per_node": gpus}).world
+    check_ranks(config, world=world, engine=found.engine() if found else None)
 
 
 def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:

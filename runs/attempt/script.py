@@ -64,7 +64,7 @@ def main(path: str, *arguments: str) -> None:
         config = expect(run.config(), Command, source=run.path)
         # Remarks would stand in the output of the script.
         with contextlib.redirect_stderr(io.StringIO()):
-            attempt = claim(run, config, began=time.time(), source=str(config.script))
+            attempt = claim(run, config, began=time.time())
         status = _Script(run, attempt, config).run([*arguments], umask=umask)
     except (ConfigError, OSError) as error:
         sys.exit(f"ditbench: {error}")
@@ -127,7 +127,9 @@ class _Script:
         """Return the text to run, and what it resumes from."""
         folder = self._run.path / "script"
         flags = self._config.resume
-        files = [] if flags is None else [_newest(glob, self._cut()) for glob in globs(flags)]
+        ends = [one for one in self._run.records() if one.get("event") == "paused"]
+        killed = ends[-1]["time"] if ends and ends[-1].get("killed") else None
+        files = [] if flags is None else [_newest(glob, killed) for glob in globs(flags)]
         if flags is None or self._number == 1 or None in files:
             return read_bytes(folder / FIRST), {}
         found = iter(files)
@@ -136,11 +138,6 @@ class _Script:
         return marked.replace(MARK.encode(), os.fsencode(shlex.join(words))), {
             "resumes": ", ".join(map(str, files))
         }
-
-    def _cut(self) -> float | None:
-        """Return when the last attempt was killed, None if it left by itself."""
-        last = [one for one in self._run.records() if one.get("event") == "paused"]
-        return last[-1]["time"] if last and last[-1].get("killed") else None
 
     def _start(
         self, words: list[str], *, umask: int

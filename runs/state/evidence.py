@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from runs.folder import RunFolder
-from runs.jobs import CANCELLED
+from runs.jobs import CANCELLED, WHILE_WAITING
 from runs.json_files import ErrorNote
 from runs.records import Record, read_records
-from runs.state.log_lines import LogLines, first_line, last_exception, quote
+from runs.state.log_lines import LogLines, first_line, quote
 from runs.state.slurm_job import SlurmJob
 
 
@@ -72,18 +71,7 @@ class Evidence:
     def is_marked_cancelled(self) -> bool:
         """Whether `ditbench cancel` cancelled the attempt, or the job before it."""
         marked = self.folder is not None and (self.folder / CANCELLED).exists()
-        return marked or "cancelled while" in self.message
-
-    @cached_property
-    def exception(self) -> str:
-        """The line of code and the exception that a rank, or the job, printed last."""
-        noted = str(self.note.get("traceback", "")).splitlines()
-        texts = [noted, *(log.lines for log in self.logs)]
-        return next(filter(None, map(last_exception, texts)), "")
-
-    def last_lines(self) -> list[str]:
-        """Return the last line of each log."""
-        return [line for log in self.logs for line in log.last()]
+        return marked or WHILE_WAITING in self.message
 
     def quotes(self, pattern: str) -> list[str]:
         """Return the first lines of the logs that match a pattern, at most 3 of them."""

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.disk import read_end
 from configs.terminal import printable
 from runs.folder import ROOT
 
@@ -41,11 +40,6 @@ def quote(path: Path, number: int, text: str) -> str:
     """Return a line of a file with its place; `number` counts from 1."""
     shown = printable(text.strip().expandtabs())
     return f"{path}:{number}: {shown if len(shown) <= 200 else f'{shown[:197]}...'}"
-
-
-def read_tail(path: Path) -> LogLines:
-    """Return the last lines of a file, 64 KiB of them, numbered as if it began with them."""
-    return LogLines(path=path, first=1, lines=tuple(read_end(path).splitlines()))
 
 
 def first_line(text: str) -> str:

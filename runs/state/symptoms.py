@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping
 
 from runs.state.evidence import Evidence
+from runs.state.log_lines import last_exception
 from runs.state.reasons import Reason, reasons
 
 Symptom = Callable[[Evidence], list[str]]
@@ -117,13 +118,16 @@ def _killed(evidence: Evidence) -> list[str]:
 
 def _crash(evidence: Evidence) -> list[str]:
     """Recognise any other exception or exit code."""
-    raised = [evidence.exception] if evidence.exception else []
+    noted = str(evidence.note.get("traceback", "")).splitlines()
+    texts = [noted, *(log.lines for log in evidence.logs)]
+    raised = [*filter(None, map(last_exception, texts))][:1]
     if evidence.event == "failed":
         said_nothing = raised and evidence.message.endswith("and no message")
         recorded = [] if said_nothing else evidence.recorded()
         return raised + recorded + evidence.quotes(r"\(SIGABRT\)")[:1]
     wrong = re.search("FAILED|BOOT_FAIL", evidence.ended_job)
-    shown = raised + evidence.last_lines()[:1] + evidence.by_slurm()
+    last = [line for log in evidence.logs for line in log.last()]
+    shown = raised + last[:1] + evidence.by_slurm()
     return shown if wrong and evidence.event in ("", "queued") else []
 
 
