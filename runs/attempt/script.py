@@ -283,7 +283,7 @@ class _Witness:
     def _begin(self) -> subprocess.Popen[bytes]:
         bound = partial(end_with_parent, os.getpid())
         return subprocess.Popen(
-            ["sleep", "infinity"], process_group=0, preexec_fn=bound,
+            ["/bin/sleep", "infinity"], process_group=0, preexec_fn=bound,
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
