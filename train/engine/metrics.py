@@ -54,10 +54,6 @@ class MetricsLogger:
         self._record(fields)
         log.info(_details(fields))
 
-    def measurement(self, fields: dict[str, Any]) -> None:
-        """Record a result that is too long for the console."""
-        self._record(fields)
-
     def event(self, name: str, **fields: Any) -> None:
         """Record an event."""
         if self._writer:

@@ -33,7 +33,7 @@ def carry_out(attempt: Attempt[NoiseRun]) -> None:
             sample = samples[done]
             fields = noise.measure(sample)
             done += 1
-            metrics.measurement(_progress(done, config) | {"gns_sample": fields})
+            metrics.evaluation(_progress(done, config) | {"gns_sample": fields})
             if sample.repeat == config.samples - 1:
                 metrics.event("saved", **_progress(done, config))
                 log.info("%d of %d samples", done, len(samples))
