@@ -11,7 +11,7 @@ from analysis.report.samples import (
     grid_columns,
     picture,
     sample_grids,
-    samples_section,
+    samples,
     series_of,
 )
 from configs.load import merge, resolve, to_tree
@@ -35,7 +35,7 @@ def grids(folders: list[str]) -> list[list[SampleSeries]]:
 
 
 def section(folders: list[str], *, most_images: int = 100) -> str:
-    return samples_section(read_logs(folders), most_images=most_images)
+    return samples(read_logs(folders), most_images=most_images)
 
 
 def test_a_cell_without_an_image_stays_empty(runs: list[str]) -> None:
