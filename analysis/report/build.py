@@ -5,8 +5,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -24,8 +25,7 @@ from analysis.read.tar_archive import as_named
 from analysis.report.html import aside, folded, inert_json, listing, page, section, table, text
 from analysis.report.runs import curves_data, curves_parts, runs_data, table_row
 from analysis.report.samples import samples
-from analysis.study.cells import started_runs
-from analysis.study.cells_table import hardware_text, rows_of
+from analysis.study.cells import hardware_text, rows_of, started_runs
 from analysis.study.compare import compare_all, told
 from analysis.table import for_people
 from configs.errors import Unreadable
@@ -36,6 +36,10 @@ from runs.folder import RunFolder
 MOST_IMAGES, MOST_FINDINGS = 160, 200
 LARGEST_PAGE = 1 << 28
 _RECORD = re.compile(r'<script type="application/json" id="record">(.*?)</script>', re.DOTALL)
+_LONGEST_PLACE = 60
+# No name of a tag such as h2.
+_NUMBER = re.compile(r"\b\d")
+_CODE = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
 
 
 class ReportRecord(BaseModel):
@@ -200,3 +204,33 @@ def _question(logs: Sequence[RunLog]) -> str:
     """Return the question of the runs if all have the same one, else nothing."""
     questions = {(log.config or {}).get("question") for log in logs}
     return f"{questions.pop()} " if len(questions) == 1 and None not in questions else ""
+
+
+def check(page: Path) -> tuple[list[dict[str, Any]], list[str], int]:
+    """Return a row per number or word that differs, remarks, and how many numbers agree.
+
+    The page is made again from the sources of the record, so every number is recomputed. The
+    remarks name sources that changed. Raise `Unreadable` if the record or a source is missing.
+    """
+    record = read_record(page)
+    made = build(record, page.parent)
+    here = without_record(read_bytes(page, most=LARGEST_PAGE).decode(errors="replace"))
+    fresh = without_record(made.page)
+    rows: list[dict[str, Any]] = []
+    agreeing = 0
+    lines = zip_longest(*(_CODE.sub("", one).split("\n") for one in (here, fresh)))
+    for number, both in enumerate(lines, start=1):
+        place = re.sub("<[^>]*>", " ", both[1] or both[0] or "")[:_LONGEST_PLACE].split()
+        pairs = list(zip_longest(*(re.split(r'[<>,\s"]+', line or "") for line in both)))
+        agreeing += sum(a == b and bool(_NUMBER.search(a)) for a, b in pairs)
+        rows += [
+            {"line": number, "of": " ".join(place), "here": a, "recomputed": b}
+            for a, b in pairs
+            if a != b
+        ]
+    if here != fresh and not rows:
+        rows.append({"of": "the scripts or the style", "here": "other bytes"})
+    unlike = {*record.hashes.items()} ^ {*made.record.hashes.items()}
+    sources = sorted({source for source, _ in unlike})
+    remarks = [f"{source}: not the file that the report was made from" for source in sources]
+    return rows, remarks, agreeing
