@@ -264,7 +264,7 @@ def test_scores_of_a_script_have_a_row_and_ours_have_none():
 def test_another_folder_of_data_is_another_data_set_unless_its_name_is_the_same():
     paths = ("/data/imagenet", "/data/coco", "/scratch/imagenet")
     a, b, moved = (of_script(kind="pretrain", **{"data.path": path}) for path in paths)
-    assert "other images (data.path: /data/imagenet" in why_unlike(a, b, "loss")
+    assert "other data (data.path: /data/imagenet" in why_unlike(a, b, "loss")
     assert why_unlike(a, moved, "loss") is None
 
 
