@@ -212,6 +212,19 @@ def unclear_key(a: RunLog, b: RunLog) -> str | None:
     return unknown[0] if unknown else None
 
 
+def difference_rows(a: RunLog, b: RunLog) -> list[dict[str, Any]]:
+    """Return a row per difference from run `a` to run `b`."""
+    return [
+        {
+            "differs": item.name,
+            "affects": " ".join(sorted(item.affects)) or "nothing",
+            "from": yaml_text(item.a),
+            "to": yaml_text(item.b),
+        }
+        for item in independent(differences(a, b))
+    ]
+
+
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the keys that seed a run: `seed`, and those of scripts and others that end so."""
     is_ours = config.get("kind") in KINDS

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.gpus.mfu import mfu
 from analysis.measure.differences import recipe, unclear_key
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rate, turn_rates
@@ -24,7 +26,7 @@ from analysis.observations import (
 from analysis.one_training import distinct_runs
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.contrast import contrast, scatter_of
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.mean import MIN_VALUES, Mean, satterthwaite
 from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, Scatter, refused
 from analysis.stats.samples import one_sample
@@ -74,6 +76,20 @@ class Arm:
     def doubt(self) -> str | None:
         """Why the rate of a run may be another one."""
         return next(filter(None, (run.doubt for run in self.runs)), None)
+
+
+def rate_fields(arm: Arm) -> dict[str, Any]:
+    """Return the rate of an arm, in steps or in the units that its clock counts, and its use."""
+    first, rate = arm.runs[0], arm.rate
+    per_unit = first.images_per_unit
+    images_per_s = rate.value * per_unit if rate and per_unit else None
+    return {
+        "counts": first.unit,
+        **estimate_fields("units_per_s", rate if first.unit != "step" else None),
+        **estimate_fields("steps_per_s", rate if first.unit == "step" else None),
+        "images_per_s": images_per_s,
+        "mfu": mfu(first.log, images_per_s),
+    }
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:

@@ -183,3 +183,20 @@ def start_time(log: RunLog) -> float | None:
     if step[0] > LATEST_HEAD * np.median(steps):
         raise Unreadable(f"{log.path}: begins at step {step[0]}: when it began is not known")
     return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))
+
+
+def time_rows(logs: Iterable[RunLog]) -> list[dict[str, Any]]:
+    """Return the seconds of each run by purpose, and its end-to-end rate."""
+    found = []
+    for log, breakdown in ((log, time_breakdown(log)) for log in logs):
+        if breakdown is not None:
+            parts = breakdown.seconds.items()
+            found.append(
+                {
+                    "run": log.name,
+                    "end_to_end_steps_per_s": breakdown.steps_per_s,
+                    "wall_s": breakdown.wall_s,
+                }
+                | {f"{name}_s": round(value, 3) for name, value in parts if value >= 0.0005}
+            )
+    return found

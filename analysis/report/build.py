@@ -17,7 +17,7 @@ from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, NO_TRAINING, axis_of
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import Arm, group_arms
-from analysis.measure.speed_table import time_rows
+from analysis.measure.time_breakdown import time_rows
 from analysis.read.find import read_all
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
@@ -118,11 +118,11 @@ def _page(logs: Sequence[RunLog], record: ReportRecord, unread: Sequence[str]) -
     arms = group_arms(measure_rates(trained))
     by = axis_of(trained)
     found = compare_all(arms, by=by, margin=record.margin) if arms else []
-    times = [row for row in time_rows(arms) if row["wall_s"] > 0]
     drawn = curves_data(logs)
     faults = [finding_row(log, one) for log in logs for one in detect(log)]
     more = len(faults) - MOST_FINDINGS
     runs = [run for arm in arms for run in arm.runs]
+    times = [row for row in time_rows(run.log for run in runs) if row["wall_s"] > 0]
     remarks = [line for run in runs for line in (*run.remarks, *explained(run, steady_load(run)))]
     within = f"Losses over {AXES[by]}, the same within {record.margin:.1%}."
     hardware = f"On {hardware_text([run.log for run in runs])}. {within}"

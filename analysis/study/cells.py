@@ -8,8 +8,7 @@ import numpy as np
 from analysis.measure.differences import DERIVED_FACTS, follows, recipe
 from analysis.measure.loss import Compared, final_loss
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms
-from analysis.measure.speed_table import rate_fields
+from analysis.measure.speed import SPEED, Arm, group_arms, rate_fields
 from analysis.observations import nodes_of
 from analysis.read.machine import THREADS, machine
 from analysis.read.run_log import RunLog
