@@ -18,8 +18,9 @@ from analysis.measure.differences import (
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
+from analysis.stats.contrast import contrast
 from analysis.stats.repeats import common_nodes, ran_apart
-from analysis.stats.replicates import CLAIMS, Contrast, Replicate, Word
+from analysis.stats.replicates import CLAIMS, Contrast, Replicate, Word, mean_log
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
@@ -138,6 +139,36 @@ def replicate(log: RunLog, value: float, **more: Any) -> Replicate:
         began=begun_at(log),
         **more,
     )
+
+
+def by_seed(runs: Sequence[Replicate]) -> list[Replicate]:
+    """Return a replicate for each seed, the mean of its runs; runs without a known one stay."""
+    return [
+        replace(
+            first,
+            log=mean_log([first, *others]),
+            nodes=first.nodes.union(*(run.nodes for run in others)),
+            stretches=tuple(np.mean([run.stretches for run in (first, *others)], axis=0).tolist()),
+            blur=max(run.blur for run in (first, *others)),
+        )
+        for first, *others in group_alike(runs, lambda run: run.seed)
+    ]
+
+
+def contrast_of_seeds(
+    base: Sequence[Replicate], arm: Sequence[Replicate], **options: Any
+) -> Contrast:
+    """Return the contrast of what depends on the seed: runs of one seed count as one.
+
+    Arms of one seed alone are compared run by run, which is no claim about other seeds.
+    """
+    sides = base, arm
+    seeds = by_seed(base), by_seed(arm)
+    if not any(len(own) == 1 < len(side) for own, side in zip(seeds, sides, strict=True)):
+        return contrast(*seeds, **options)
+    found = contrast(*sides, **options)
+    remarks = (*found.remarks, "of one seed") if found.is_claim else found.remarks
+    return replace(found, is_claim=False, remarks=remarks)
 
 
 def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:

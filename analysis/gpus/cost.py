@@ -36,7 +36,7 @@ def cost_row(log: RunLog) -> dict[str, Any]:
         "run": log.name,
         "gpu": " + ".join(hours) if hours[1:] else gpu(log.facts),
         "gpus": ranks(log.facts) if device_s and is_one_count else None,
-        "minutes": breakdown.wall_s / 60 if breakdown else None,
+        "minutes": allocated_s / 60 or None,
         "gpu_hours": gpu_s / 3600 if gpu_s > 0 else None,
         "useful": train_s / allocated_s if train_s is not None and allocated_s else None,
         "energy_kwh": spent.kwh if spent else None,

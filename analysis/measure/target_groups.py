@@ -15,11 +15,16 @@ from analysis.measure.time_to_target import (
     parse_or_find_target,
     times_to_target,
 )
-from analysis.observations import group_alike, ran_at_once, replicate, told_machines
+from analysis.observations import (
+    contrast_of_seeds,
+    group_alike,
+    ran_at_once,
+    replicate,
+    told_machines,
+)
 from analysis.one_training import distinct_runs
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import contrast
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.replicates import Contrast, Quantity, refused
 from analysis.verdict import against_first
@@ -187,8 +192,8 @@ def _contrast(
         for side in (base, group)
     ]
     if name == "images":
-        return contrast(*sides, of_loss=True)
-    return told_machines(contrast(*sides), [run.log for run in runs])
+        return contrast_of_seeds(*sides, of_loss=True)
+    return told_machines(contrast_of_seeds(*sides), [run.log for run in runs])
 
 
 def samples_to_target(

@@ -122,7 +122,7 @@ def _page(logs: Sequence[RunLog], record: ReportRecord, unread: Sequence[str]) -
     faults = [finding_row(log, one) for log in logs for one in detect(log)]
     more = len(faults) - MOST_FINDINGS
     runs = [run for arm in arms for run in arm.runs]
-    times = [row for row in time_rows(run.log for run in runs) if row["wall_s"] > 0]
+    times = [row for row in time_rows(run.log for run in runs) if row["wall_s"]]
     remarks = [line for run in runs for line in (*run.remarks, *explained(run, steady_load(run)))]
     within = f"Losses over {AXES[by]}, the same within {record.margin:.1%}."
     hardware = f"On {hardware_text([run.log for run in runs])}. {within}"

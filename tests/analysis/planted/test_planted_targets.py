@@ -172,3 +172,13 @@ def test_a_target_that_some_repeats_missed_has_no_factors(tmp_path: Path, asked:
     _, found = asked("target", "--target", "loss<=.4", tmp_path)["groups"]
     assert "speedup" not in found
     assert found["why"] == "5 of 5 of a0 and 3 of 5 of b0 reached the target"
+
+
+def test_repeats_of_one_seed_claim_nothing_of_a_target(tmp_path: Path, asked: Asked) -> None:
+    for name, arm, own in turns(3):
+        curve = falling(200) * (0.9 if arm == "b" else 1)
+        loss = curve * np.exp(0.003 * RNG.standard_normal(200))
+        write_run(tmp_path / name, Run(seconds=seconds(200), loss=loss, **own | {"seed": 1}))
+    _, found = asked("target", "--target", "loss<=.36", tmp_path)["groups"]
+    assert found["word"] == "different"
+    assert "of one seed" in found["verdict"]
