@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from analysis.foreign_keys import kind_of
+from analysis.gpus.load import why_shared
 from analysis.measure.differences import (
     causes,
     differences,
@@ -47,7 +48,7 @@ def _named_apart(path: Path, found: frozenset[str]) -> frozenset[str]:
 
 
 @kept_with_log
-def pass_of(log: RunLog) -> Hashable:
+def pass_of(log: RunLog) -> tuple[Any, ...] | None:
     """Return the pass of its study in which a run ran, with its nodes; None if either is unknown.
 
     Each repeat and each seed of a study is a pass over all cells in random order.
@@ -67,10 +68,10 @@ def _passes(study: Path, _: int) -> Mapping[str, tuple[int, str]]:
 
 
 def ran_at_once(logs: Sequence[RunLog]) -> dict[int, str]:
-    """Return, by the id of each run that shared a node at the same time, which two runs did so.
+    """Return, by the id of each run that shared a node or a GPU at the same time, who did so.
 
     Such runs took time from each other, so that their rates are not their own. Their manifests tell
-    it, and so do those of the other cells of their studies.
+    it, and so do those of the other cells of their studies, and the readings of their GPUs.
     """
     spans = [
         (node, began, ended, log.name, id(log))
@@ -79,7 +80,7 @@ def ran_at_once(logs: Sequence[RunLog]) -> dict[int, str]:
         for node in own
     ]
     latest: dict[str, tuple[float, str, int]] = {}
-    found: dict[int, str] = {}
+    found = {id(log): why for log in logs if (why := why_shared(log))}
     for node, began, ended, name, own in sorted([*spans, *_of_other_cells(logs)]):
         before = latest.get(node, (began, name, own))
         if before[2] != own and began < min(before[0], ended):

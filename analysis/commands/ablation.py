@@ -98,7 +98,7 @@ def _contrast(pairs: Sequence[Pair], at_once: Mapping[int, str]) -> Contrast:
     if n < MIN_PAIRS:
         why = f"{n} pairs of cells, fewer than {MIN_PAIRS}"
     else:
-        doubts = (arm.doubt for pair in pairs for arm in pair)
+        doubts = (arm.doubt or arm.fault for pair in pairs for arm in pair)
         why = next(filter(None, doubts), None) or _confounded(pairs)
     if why:
         return Contrast(mean=Mean(value=float(changes.mean())), unit="pair", n=n, why=why)
@@ -120,14 +120,15 @@ def _varies(pairs: Sequence[Pair], changes: Floats) -> str | None:
 def _confounded(pairs: Sequence[Pair]) -> str | None:
     """Return what else differs between the cells of all pairs: their nodes, or when they ran.
 
-    A study runs its cells in random order.
+    One study runs its cells in random order.
     """
     logs = [
         (a.log, b.log) for base, arm in pairs for a, b in zip(base.runs, arm.runs, strict=False)
     ]
     if node := node_of_one_side(logs):
         return f"cells of one level ran on {node}, of the other they did not"
-    if any(pass_of(a) or pass_of(b) for a, b in logs):
+    passes = [(pass_of(a), pass_of(b)) for a, b in logs]
+    if all(a and b and a[0] == b[0] for a, b in passes):
         return None
     begun = [[begun_at(run.log) for pair in pairs for run in pair[at].runs] for at in (0, 1)]
     if ran_apart(*begun):

@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from analysis.gpus.load import gpu_logs
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement, ranks
 from analysis.read.run_log import RunLog, kept_with_log
-from runs.folder import RunFolder
-from runs.gpu_log import read_gpu_logs
 
 JOULES_PER_KWH = 3.6e6
 
@@ -58,21 +57,24 @@ class Energy:
 def energy(log: RunLog) -> Energy | None:
     """Return the energy of a run, or None without readings.
 
-    It is the increase of the driver's counter. Power times time stands for it in a row in which
-    the GPU has no counter, or in which the counter began again.
+    It is the increase of the driver's counter, also over rows without a reading. Power times time
+    stands for it in a row in which the GPU has no counter, or in which the counter began again.
     """
     joules, covered_s, by, cards = 0.0, 0.0, set[str](), set[str]()
-    run = RunFolder(log.path)
-    for card in (one for number in run.attempts() for one in read_gpu_logs(run.attempt(number))):
-        before = card.facts.get("energy_j")
+    for card in (card for own in gpu_logs(log).values() for card in own):
+        before, since_s = card.facts.get("energy_j"), 0.0
         for row in card.rows:
             after, power_w = row.get("energy_j"), row.get("power_w")
+            since_s += row["span_s"]
+            if after is None and power_w is None:
+                continue
             if before is not None and after is not None and after >= before:
                 joules, by = joules + after - before, by | {"counter"}
+                covered_s += since_s
             elif power_w is not None:
                 joules, by = joules + power_w * row["span_s"], by | {"power"}
-            covered_s += row["span_s"] if after is not None or power_w is not None else 0.0
-            before = after
+                covered_s += row["span_s"]
+            before, since_s = after, 0.0
         cards |= {f" of whole cards ({card.whole_card})"} if card.whole_card else set()
     if not by:
         return None

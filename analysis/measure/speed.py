@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.gpus.load import steady_load
 from analysis.gpus.mfu import mfu
 from analysis.measure.differences import recipe, unclear_key
 from analysis.measure.loss_curve import Range
@@ -71,6 +72,13 @@ class Arm:
         if self.doubt or self.runs[0].evaluates:
             return Estimate(value=math.exp(logs.mean()))
         return one_sample(logs).widened(max(run.blur for run in self.runs)).ratio()
+
+    @property
+    def fault(self) -> str | None:
+        """Which run a fault of its node slowed down, None if none did."""
+        faults = ((run.log.name, steady_load(run).fault) for run in self.runs)
+        told = (f"a GPU of {name} was throttled by {fault}" for name, fault in faults if fault)
+        return next(told, None)
 
     @property
     def doubt(self) -> str | None:
@@ -165,6 +173,9 @@ def speed_contrast(
         found = replace(found, remarks=(*found.remarks, f"in {unit}s/s"))
     if unit == "step" and (unclear := unclear_key(base.runs[0].log, arm.runs[0].log)):
         remarks.append(f"what {unclear} changes is not known")
+        found = replace(found, is_claim=False)
+    if fault := base.fault or arm.fault:
+        remarks.append(fault)
         found = replace(found, is_claim=False)
     if base.runs[0].evaluates:
         remarks.append("evaluations included")

@@ -1,7 +1,7 @@
 """The time of a run by purpose, from its first start to its last record."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +31,7 @@ PARTS = (
 class TimeBreakdown:
     """Seconds by purpose; `began` (since 1970) and `wall_s` exclude the queue.
 
+    A branch has the clocks of its trunk: it `began` with this, and the seconds are its own.
     `allocated_s` are those for which the run had its devices: all but the time between attempts.
     `device_s` are the seconds of attempts times their ranks by the model of their GPUs, NaN if the
     ranks are not known. `setup` includes the start of the job if it is recorded, and all of an
@@ -64,7 +65,7 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     if not attempts:
         return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
-    began, ended, allocated_s = math.nan, -math.inf, 0.0
+    began, ended, allocated_s, trunk_s = math.nan, -math.inf, 0.0, 0.0
     device_s: dict[str | None, float] = {}
     for number in attempts:
         own = sorted(
@@ -72,6 +73,9 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
         )
         start, stay = begun.get(number), log.stays.get(number)
         base = _row_before(rows, number, start.get("step", 0) if start else 0)
+        if start and own and number == attempts[0]:
+            base = _clocks_of_trunk(start, own)
+            trunk_s = sum(base[name] for name in base if name != "data_s")
         job_began, job_ended = (stay.began, stay.ended) if stay else (None, None)
         begin = job_began or 0.0
         if start is not None:
@@ -106,7 +110,7 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     known = sum(value for name, value in seconds.items() if name not in ("queue", "between"))
     seconds["other"] = max(0.0, allocated_s - known)
     return TimeBreakdown(
-        began=began,
+        began=began - trunk_s,
         wall_s=ended - began,
         allocated_s=allocated_s,
         seconds=seconds,
@@ -145,6 +149,18 @@ def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, A
     first = own[0]
     spent = [first.get(name, 0.0) - base.get(name, 0.0) for name in CLOCKED if name != "data_s"]
     return float(min(started, first["time"] - sum(spent)))
+
+
+def _clocks_of_trunk(
+    start: Mapping[str, Any], own: Sequence[Mapping[str, Any]]
+) -> Mapping[str, float]:
+    """Return the clocks at the start of a branch, by the pace of its records; else nothing."""
+    first, last, step = own[0], own[-1], start.get("step", 0)
+    base = {name: float(first[name]) for name in CLOCKED if name in first} if step else {}
+    for name in base.keys() & {"train_s", "data_s"} if len(own) > 1 else ():
+        pace = (last[name] - first[name]) / (last["step"] - first["step"])
+        base[name] = max(0.0, base[name] - pace * (first["step"] - step))
+    return base
 
 
 def _end_times(log: RunLog, own: list[dict[str, Any]], number: int) -> list[float]:

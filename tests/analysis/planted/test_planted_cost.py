@@ -128,3 +128,19 @@ def test_the_wait_for_a_requeue_is_no_time_with_a_gpu_and_needs_no_common_clock(
         assert row["useful"] == pytest.approx(0.98 * 500 / 530, rel=0.01)
     main(["target", str(tmp_path), "--target", "loss<=.35"])
     assert "b: an attempt began before the one before it ended" in capsys.readouterr().err
+
+
+def test_a_branch_costs_what_it_did_itself(tmp_path: Path, asked: Asked) -> None:
+    """Its clocks go on from those of the trunk."""
+    whole = write_run(tmp_path / "a", Run(seconds=np.ones(200), loss=falling(200)))
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    own = [line for line in lines if line.get("step", 0) > 1000]
+    began = START + 15.0 + 250.0
+    started = {"time": began, "attempt": 1, "event": "started", "step": 1000}
+    (whole / "metrics.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in [started, *own]))
+    rewrite_manifest(whole, lambda first: first.update(began=began - 15.0))
+    [row] = asked("cost", whole)
+    assert row["minutes"] == pytest.approx(265 / 60, rel=0.01)
+    assert row["useful"] == pytest.approx(0.98 * 250 / 265, rel=0.01)
+    [reached] = asked("target", "--target", "loss<=.29", whole)["groups"]
+    assert reached["minutes"] > 265 / 60  # with its trunk
