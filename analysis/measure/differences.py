@@ -86,13 +86,11 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
         # The last attempts are alike, and only these count for the rate.
         affected.setdefault(name, frozenset(["loss"]))
         keys |= {name} & configs[0].keys()
-    shown = [facts | own | changed
-             for facts, own, changed in zip(machines, configs, mixed, strict=True)]  # fmt: skip
     return [
         Difference(
             name=name,
-            a=shown[0].get(name),
-            b=shown[1].get(name),
+            a=mixed[0].get(name, (configs if name in keys else machines)[0].get(name)),
+            b=mixed[1].get(name, (configs if name in keys else machines)[1].get(name)),
             source="config" if name in keys else "machine",
             affects=affects,
             **_about(name, configs, affects, is_key=name in keys),
@@ -128,8 +126,8 @@ def _kind_of_ours(name: str, old: Any, new: Any, affects: frozenset[str]) -> Kin
         return "evaluation" if "validation" in affects else "setting"
     if name.startswith(_OF_IMAGES) and name not in _SAME_IMAGES:
         return "data"
-    if name.startswith(_OF_STEPS):
-        return "term"
+    if name == "engine" or name.startswith(_OF_STEPS):
+        return "term"  # engines draw times and latents otherwise
     if name == "train.steps":
         return "length"
     return "objective" if name.startswith("objective.") else "setting"

@@ -27,6 +27,16 @@ def test_the_engine_can_have_changed_clock_and_loss():
         assert "engine" in [each.name for each in causes(found, of=of)]
 
 
+def test_training_losses_of_two_engines_are_not_of_one_quantity():
+    ours, theirs = (
+        replace(of_script(kind="finetune", engine="auto"), facts={"engine": name})
+        for name in ("embedded", "aitoolkit")
+    )
+    why = "their loss is of another objective (engine: embedded -> aitoolkit)"
+    assert why_unlike(ours, theirs, "loss") == why
+    assert why_unlike(ours, theirs, "held_out_loss") is None
+
+
 @pytest.mark.parametrize(
     ("kind", "key"),
     [
