@@ -66,7 +66,7 @@ def yaml_text(value: Any) -> str:
 def differences(a: RunLog, b: RunLog) -> list[Difference]:
     """Return every known difference from run `a` to run `b`."""
     configs = [dict(log.config or {}) for log in (a, b)]
-    machines, mixed = [machine(log.facts) for log in (a, b)], [_of_loss(a), _of_loss(b)]
+    machines, mixed = [_machine(a), _machine(b)], [_of_loss(a), _of_loss(b)]
     affected: dict[str, frozenset[str]] = {}
     if a.config is not None and b.config is not None:
         tags = _tags(a.config) | _tags(b.config)
@@ -97,6 +97,13 @@ def differences(a: RunLog, b: RunLog) -> list[Difference]:
         )
         for name, affects in affected.items()
     ]
+
+
+def _machine(log: RunLog) -> dict[str, Any]:
+    """Return the machine of a run, and the micro batch that was tuned for it, if it was."""
+    tuned = (log.config or {}).get("train.micro_batch") == "auto"
+    found = {"micro_batch": log.facts.get("micro_batch")} if tuned else {}
+    return machine(log.facts) | found
 
 
 def _about(

@@ -44,6 +44,7 @@ from analysis.stats.record_noise import begin_as_one
 from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
+from runs.records import is_number
 
 # The loss of a run is the mean over this share of it: a single record is noisy.
 FINAL_SHARE = 0.1
@@ -56,6 +57,8 @@ MOST_LEFT_OUT = 0.05
 GOES_ON = 1.25
 # So many losses in a row that are not finite are more than steps that a scaler skips.
 FEWEST_LOST = 3
+# The fields of an evaluation without a result: a record leaves out what is not finite.
+_PLACE = {"step", "images", "time", "attempt", "line"}
 # The distance of samples without its bias, and the margin of equivalent ones.
 FID = "fid_inf"
 FID_MARGIN = 0.02
@@ -240,6 +243,10 @@ def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
     if (step := not_finite_from(log)) is not None:
         mostly = "mostly " if (log.step[~np.isnan(log.column("loss"))] > step).any() else ""
         return f"the loss of {log.name} is {mostly}not finite from step {step} on"
+    valued = [one["step"] for one in log.evaluations if is_number(one.get(of))]
+    bare = [one["step"] for one in log.evaluations if one.keys() <= _PLACE]
+    if valued and bare and max(bare) > max(valued):
+        return f"an evaluation of {log.name} at step {max(bare)} recorded no finite value"
     for event in log.events:
         if (rows := event.get("in_a_row", 0)) >= FEWEST_LOST:
             return (

@@ -23,7 +23,7 @@ from analysis.observations import (
     told_machines,
 )
 from analysis.one_training import distinct_runs
-from analysis.read.machine import ranks
+from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.replicates import Contrast, Quantity, refused
@@ -142,6 +142,7 @@ def _group_row(
     gpus, batch = _size(group.logs[0])
     row: dict[str, Any] = {
         "run": group.name,
+        "gpu": gpu(group.logs[0].facts),
         "gpus": gpus or None,
         "global_batch": batch or None,
         "minutes": (group.mean("seconds") or 0) / 60 or None,

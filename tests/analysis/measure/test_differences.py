@@ -27,6 +27,15 @@ def test_the_engine_can_have_changed_clock_and_loss():
         assert "engine" in [each.name for each in causes(found, of=of)]
 
 
+def test_a_tuned_micro_batch_is_a_difference_and_one_that_follows_from_the_config_is_not():
+    for asked, expected in (("auto", ["micro_batch"]), (None, [])):
+        a, b = (
+            replace(of_script(kind="pretrain", **{"train.micro_batch": asked}), facts=facts)
+            for facts in ({"micro_batch": 64}, {"micro_batch": 16})
+        )
+        assert [item.name for item in causes(differences(a, b), of="clock")] == expected
+
+
 def test_training_losses_of_two_engines_are_not_of_one_quantity():
     ours, theirs = (
         replace(of_script(kind="finetune", engine="auto"), facts={"engine": name})

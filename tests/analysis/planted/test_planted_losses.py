@@ -58,6 +58,18 @@ def test_seeds_that_survive_are_not_better_than_all(tmp_path: Path, verdicts: Ve
     assert "b1, which ended early, had a higher loss than those that count" in found["verdict"]
 
 
+def test_an_evaluation_that_became_nan_is_not_the_one_before(
+    tmp_path: Path, verdicts: Verdicts
+) -> None:
+    for name, arm, own in turns(3, other=LR):
+        loss = falling(100) * (0.9 if arm == "b" else 1) * np.exp(0.003 * RNG.standard_normal())
+        looks: dict[int, dict[str, float]] = evaluated(loss, each=10)
+        looks |= {89: {}, 99: {}} if name == "b1" else {}
+        write_run(tmp_path / name, Run(seconds=seconds(100), evaluations=looks, **own))
+    found = verdicts(tmp_path)["validation loss"]
+    assert found["why"] == "an evaluation of b1 at step 1000 recorded no finite value"
+
+
 def test_an_arm_that_is_in_its_first_half_is_better_only_so_far(
     tmp_path: Path, verdicts: Verdicts
 ) -> None:
