@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.measure.loss import Compared, loss_contrast
+from analysis.measure.loss import Compared, loss_contrast, told_selected, why_doubtful
 from analysis.measure.loss_curve import held_out_losses
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, speed_contrast
@@ -108,7 +108,8 @@ def decide(study: StudyFolder, logs: Sequence[RunLog]) -> Decision:
         found.append(_row(first, name, SPEED, rates[name], planned, cells=alike, refused=mixed))
         losses = _losses(pairs[name]) if "loss" in quantities else None
         if losses is not None:
-            found.append(_row(first, name, Compared().quantity, losses, planned))
+            doubt = _doubt_of_losses([runs[first], runs[name]], pairs[name])
+            found.append(_row(first, name, Compared().quantity, losses, planned, refused=doubt))
     still_open = {row["cell"] for row in found if row["why"] not in (None, OUT_OF_REACH)}
     still_open |= {first} if still_open else set()
     return Decision(found=tuple(found), cells=cells, settled=frozenset(cells) - still_open)
@@ -158,6 +159,16 @@ def _losses(pairs: Pairs) -> Floats | None:
     by_seed = {seed_of(a): (a, b) for a, b in reversed(pairs)}
     found = [_loss_ratio(a, b) for a, b in reversed(by_seed.values())]
     return np.array(found) if found and None not in found else None
+
+
+def _doubt_of_losses(cells: Sequence[Mapping[Repeat, RunLog | None]], pairs: Pairs) -> str | None:
+    """Return which run of two cells became NaN, or was worse than those that are done."""
+    for runs, counted in zip(cells, zip(*pairs, strict=True), strict=True):
+        logs = [log for log in runs.values() if log is not None]
+        doubts = (why_doubtful(log) for log in logs)
+        if doubt := next(filter(None, doubts), None) or told_selected(logs, counted):
+            return doubt
+    return None
 
 
 def _loss_ratio(first: RunLog, other: RunLog) -> float | None:

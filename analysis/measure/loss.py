@@ -173,7 +173,7 @@ def loss_contrast(
     doubts = [
         _told_early(every, compared.by),
         unclear and f"what {unclear} changes is not known",
-        *map(_told_selected, all_runs, (base, arm)),
+        *map(told_selected, all_runs, (base, arm)),
     ]
     if any(doubts):
         remarks += filter(None, doubts)
@@ -196,7 +196,7 @@ def _told_early(curves: Sequence[LossCurve], by: str) -> str | None:
     return None
 
 
-def _told_selected(runs: Sequence[RunLog], counted: Sequence[RunLog]) -> str | None:
+def told_selected(runs: Sequence[RunLog], counted: Sequence[RunLog]) -> str | None:
     """Return which repeat that is left out was worse than all that count, None if none was.
 
     A recipe that diverges in half of its seeds is not as good as the other half.

@@ -49,7 +49,8 @@ class SampleSeries:
 def series_of(log: RunLog) -> Iterator[SampleSeries]:
     """Yield the series of a run: its grids, and the images of each prompt."""
     folder, config = RunFolder(log.path).samples, log.config or {}
-    facts = {name: yaml_text(value) for name, value in config.items() if _chooses_what(name)}
+    facts = {name: log.changed.get(name, yaml_text(value))
+             for name, value in config.items() if _chooses_what(name)}  # fmt: skip
     is_seeded = "sample.seed" not in config and "seed" in config
     grids = facts | {"seed": str(config["seed"])} if is_seeded else facts
     numbered = _files(folder)
