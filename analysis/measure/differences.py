@@ -28,12 +28,15 @@ _OF_SCRIPT = ("script_digest", "run", "code")
 _OF_LOSS = ("engine", "code", "versions.", "images_")
 # Keys of the data, and the number of images that a run found.
 _OF_IMAGES = ("data.", "images_in_set")
-# Keys of the data that augment or repair images and leave the set as it is.
-_SAME_IMAGES = ("data.flip", "data.skip_bad")
-# Keys that change how a step is drawn, or a term of it, not what a validation loss measures.
+# What changes how a step is drawn, or a term of it, not what a validation loss measures.
 _OF_STEPS = (
-    "repa.weight", "objective.sampler", "objective.strata", "objective.bin_shares",
+    "repa.weight", "engine", "objective.sampler", "objective.strata", "objective.bin_shares",
     "objective.label_dropout", "objective.extra.",
+)  # fmt: skip
+# What our keys and facts are about, as far as losses depend on them; the first of these counts.
+_OURS: tuple[tuple[str | tuple[str, ...], Kind], ...] = (
+    (_OF_STEPS, "term"), ("data.flip", "term"), ("data.skip_bad", "setting"), (_OF_IMAGES, "data"),
+    ("train.steps", "length"), ("objective.", "objective"),
 )  # fmt: skip
 
 
@@ -131,13 +134,7 @@ def _kind_of_ours(name: str, old: Any, new: Any, affects: frozenset[str]) -> Kin
         return "data" if place_of(old) != place_of(new) else "setting"
     if "loss" not in affects:
         return "evaluation" if "validation" in affects else "setting"
-    if name.startswith(_OF_IMAGES) and name not in _SAME_IMAGES:
-        return "data"
-    if name == "engine" or name.startswith(_OF_STEPS):
-        return "term"  # engines draw times and latents otherwise
-    if name == "train.steps":
-        return "length"
-    return "objective" if name.startswith("objective.") else "setting"
+    return next((kind for names, kind in _OURS if name.startswith(names)), "setting")
 
 
 def decays(log: RunLog) -> bool:

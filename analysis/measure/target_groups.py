@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.differences import causes, differences, recipe
+from analysis.measure.loss import why_doubtful
 from analysis.measure.time_to_target import (
     MLPERF,
     Reached,
@@ -175,8 +176,9 @@ def _contrast(
     whys = [at_once[id(run.log)] for run in runs if id(run.log) in at_once]
     if whys and name != "images":
         return refused(whys[0])
-    doubted = ("step", "loss") if name == "images" else ("step", "loss", "time")
-    doubts = (run.log.uncertain.get(of) for run in runs for of in doubted)
+    doubted = ("step",) if name == "images" else ("step", "time")
+    doubts = (why_doubtful(run.log) or next(filter(None, map(run.log.uncertain.get, doubted)), None)
+              for run in runs)  # fmt: skip
     if doubt := next(filter(None, doubts), None):
         return Contrast(mean=None, why=doubt)
     if not (base.mean(name) and group.mean(name)):

@@ -27,6 +27,12 @@ def test_the_engine_can_have_changed_clock_and_loss():
         assert "engine" in [each.name for each in causes(found, of=of)]
 
 
+def test_flipped_images_make_the_training_loss_another_one_and_not_the_validation_loss():
+    a, b = (of_script(kind="pretrain", **{"data.flip": flip}) for flip in (False, True))
+    assert "(data.flip: false -> true)" in why_unlike(a, b, "loss")
+    assert why_unlike(a, b, "validation_loss") is None
+
+
 def test_a_tuned_micro_batch_is_a_difference_and_one_that_follows_from_the_config_is_not():
     for asked, expected in (("auto", ["micro_batch"]), (None, [])):
         a, b = (
