@@ -88,3 +88,59 @@ def test_local_times_at_the_end_of_summer_time_tell_no_time(tmp_path: Path, aske
     )
     [row] = asked("cost", tmp_path / "a.jsonl")
     assert "minutes" not in row
+
+
+def test_an_attempt_that_held_its_gpus_and_never_started_costs_them(
+    tmp_path: Path, asked: Asked
+) -> None:
+    """It hung in its start for half an hour, before one that trained."""
+    run = write_run(tmp_path / "a", Run(seconds=np.ones(100), attempts=(0, 1)))
+    rewrite_manifest(run, lambda first: first.update(began=first["began"] - 1800.0))
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    kept = [line for line in map(json.loads, lines) if line["attempt"] == 2]
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    [row] = asked("cost", run)
+    assert row["minutes"] == pytest.approx((1800 + 15 + 2.5 + 15 + 99 * 2.5) / 60, rel=0.01)
+    assert row["gpu_hours"] == pytest.approx(row["minutes"] / 60)
+    assert row["useful"] < 0.15
+
+
+def test_the_wait_for_a_requeue_is_no_time_with_a_gpu_and_needs_no_common_clock(
+    tmp_path: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second attempt began ten hours later, or by the clock of its node an hour before."""
+    for name, later in (("a", 36_000.0), ("b", -3600.0)):
+        run = write_run(
+            tmp_path / name,
+            Run(seconds=np.ones(200), loss=falling(200), attempts=(0, 100), starts=(START, START)),
+        )
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        for line in lines:
+            line["time"] += later if line["attempt"] == 2 else 0.0
+        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        manifest = json.loads((run / "manifest.json").read_text())
+        for of in ("began", "ended"):
+            manifest["attempts"][1][of] += later
+        (run / "manifest.json").write_text(json.dumps(manifest))
+    for row in asked("cost", tmp_path):
+        assert row["minutes"] == pytest.approx((2 * 15 + 500) / 60, rel=0.01)
+        assert row["gpu_hours"] == pytest.approx(row["minutes"] / 60)
+        assert row["useful"] == pytest.approx(0.98 * 500 / 530, rel=0.01)
+    main(["target", str(tmp_path), "--target", "loss<=.35"])
+    assert "b: an attempt began before the one before it ended" in capsys.readouterr().err
+
+
+def test_a_branch_costs_what_it_did_itself(tmp_path: Path, asked: Asked) -> None:
+    """Its clocks go on from those of the trunk."""
+    whole = write_run(tmp_path / "a", Run(seconds=np.ones(200), loss=falling(200)))
+    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    own = [line for line in lines if line.get("step", 0) > 1000]
+    began = START + 15.0 + 250.0
+    started = {"time": began, "attempt": 1, "event": "started", "step": 1000}
+    (whole / "metrics.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in [started, *own]))
+    rewrite_manifest(whole, lambda first: first.update(began=began - 15.0))
+    [row] = asked("cost", whole)
+    assert row["minutes"] == pytest.approx(265 / 60, rel=0.01)
+    assert row["useful"] == pytest.approx(0.98 * 250 / 265, rel=0.01)
+    [reached] = asked("target", "--target", "loss<=.29", whole)["groups"]
+    assert reached["minutes"] > 265 / 60  # with its trunk
