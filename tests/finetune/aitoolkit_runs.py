@@ -17,9 +17,11 @@ from safetensors.numpy import save_file
 from configs.load import merge, resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
-from finetune.aitoolkit.run import attempt
-from runs.folder import RunFolder, claim_attempt, make_run, resume_config
+from finetune.aitoolkit.run import carry_out
+from runs.attempt.open import claim
+from runs.folder import RunFolder, make_run, resume_config
 from runs.records import Record
+from train.engine import attempt
 from train.engine.metrics import log
 
 _READS = {
@@ -141,13 +143,13 @@ def run_attempt(
     """Run one more attempt to its end; `meanwhile` runs in another thread."""
     config = resume_config(run, list(overrides))
     assert isinstance(config, Finetune)
-    number = claim_attempt(run, config)
+    number = int(claim(run, config, began=None).name)
     thread = threading.Thread(target=meanwhile or (lambda: None))
     signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
     handlers = {each: signal.getsignal(each) for each in signals}
     thread.start()
     try:
-        return attempt(run, number=number)
+        return attempt.run_attempt(run, carry_out, number=number)
     finally:
         thread.join()
         for log_handler in log.handlers:

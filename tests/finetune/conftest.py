@@ -48,6 +48,7 @@ def run_attempt(
 
     from finetune import infer
     from finetune.native import run as native
+    from train.engine import attempt as engine
     from train.engine.metrics import log
 
     # Tests run in parallel: threads that spin while they wait would slow the others down.
@@ -60,8 +61,8 @@ def run_attempt(
     signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
     handlers = {number: signal.getsignal(number) for number in signals}
     try:
-        engine = native if kind == "finetune" else infer
-        status = engine.attempt(run, number=number)
+        work = native.carry_out if kind == "finetune" else infer.carry_out
+        status = engine.run_attempt(run, work, number=number)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

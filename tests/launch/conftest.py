@@ -49,22 +49,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
-    """Return a function that replaces a command of Slurm by a shell script."""
-    folder = tmp_path / "commands"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    def make(name: str, script: str) -> Path:
-        file = folder / name
-        file.write_text(f"#!/bin/bash\n{script}\n")
-        file.chmod(0o755)
-        return file
-
-    return make
-
-
-@pytest.fixture
 def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Return a function that runs `python -m launch` here: exit code, stdout, stderr."""
 

@@ -14,9 +14,10 @@ from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, losses
 from train.engine import metrics, stop
+from train.engine.attempt import run_attempt
 from train.engine.watchdog import HangWatchdog
 from train.parts import samples
-from train.pretrain.run import attempt as pretrain
+from train.pretrain.run import carry_out
 
 KEYS = (*TINY, "train.steps=12", "log.every=5", "checkpoint.every=12", "train.ema_decay=0.9")
 
@@ -30,7 +31,7 @@ def train(source: Path, *overrides: str) -> RunFolder:
     handlers = {number: signal.getsignal(number) for number in numbers}
     torch.set_num_threads(1)
     try:
-        close_attempt(folder, status=pretrain(run, number=int(folder.name)))
+        close_attempt(folder, status=run_attempt(run, carry_out, number=int(folder.name)))
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
