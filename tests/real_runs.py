@@ -1,10 +1,12 @@
 """Real runs for tests: through the job body, or under torchrun with a number of ranks."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runs.attempt.open import open_attempt
@@ -94,11 +96,33 @@ def two_ranks(*command: str, timeout_s: float) -> subprocess.CompletedProcess[st
     )
 
 
-def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
+def trained(overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
     """Train a new run on digits to its end."""
     run = opened(DIGITS, overrides)
     torchrun(run, ranks=ranks)
     return run
+
+
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """Let an attempt run here, and afterwards give back its signals and close its logs."""
+    # Imported here because not every test of real runs needs torch.
+    import torch
+
+    from train.engine.metrics import log
+
+    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in signals}
+    # Tests run in parallel: threads that spin while they wait would slow the others down.
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for log_handler in log.handlers:
+            log_handler.close()
+        log.handlers = []
 
 
 def continued(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
@@ -106,9 +130,9 @@ def continued(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
     torchrun(opened(run.path, overrides), ranks=ranks)
 
 
-def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
+def resumed(run: RunFolder, *, step: int, ranks: int) -> RunFolder:
     """Copy `run` with only its checkpoint of `step`, and train the copy to the end."""
-    copy = RunFolder(logs / f"{run.name}-from-{step}-on-{ranks}")
+    copy = RunFolder(run.path.with_name(f"{run.name}-from-{step}-on-{ranks}"))
     shutil.copytree(run.path, copy.path)
     for checkpoint in copy.checkpoints.glob("step-*"):
         if checkpoint.name != f"step-{step:09d}":

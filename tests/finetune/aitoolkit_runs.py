@@ -5,7 +5,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.run import attempt
 from runs.folder import RunFolder, claim_attempt, make_run, resume_config
 from runs.records import Record
-from train.engine.metrics import log
+from tests.real_runs import in_this_process
+from tests.slurm.cluster import wait_until
 
 _READS = {
     "Dataset": "flip_x flip_y bucket_tolerance control_path",
@@ -143,31 +143,18 @@ def run_attempt(
     assert isinstance(config, Finetune)
     number = claim_attempt(run, config)
     thread = threading.Thread(target=meanwhile or (lambda: None))
-    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    handlers = {each: signal.getsignal(each) for each in signals}
-    thread.start()
-    try:
-        return attempt(run, number=number)
-    finally:
-        thread.join()
-        for log_handler in log.handlers:
-            log_handler.close()
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+    with in_this_process():
+        thread.start()
+        try:
+            return attempt(run, number=number)
+        finally:
+            thread.join()
 
 
 def signal_at(run: RunFolder, step: int, number: int = signal.SIGUSR1) -> None:
     """Send this process a signal once the run has recorded a step."""
-    wait_for(lambda: any(r.get("step", 0) >= step for r in steps(run)))
+    wait_until(lambda: any(r.get("step", 0) >= step for r in steps(run)))
     os.kill(os.getpid(), number)
-
-
-def wait_for(condition: Callable[[], object], *, timeout: float = 60) -> None:
-    """Poll until `condition` is true; fail after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
 
 
 def steps(run: RunFolder) -> list[Record]:

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from configs.yaml12 import dump_yaml
-from runs.attempt.open import open_attempt
 from runs.folder import RunFolder, find_runs
 from tests.real_runs import (
     body,
     clean_environment,
     continued,
     events,
-    newest_run,
+    opened,
     torchrun,
 )
 from tests.train.latent_stores import contents
@@ -29,10 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     save_images(folder / "images", per_class=20)
     save_kl(folder / "vae")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(folder / "logs"))
-        assert open_attempt(config(folder, folder / "store"), []) is not None
-    torchrun(newest_run(folder / "logs"), ranks=1)
+    torchrun(opened(config(folder, folder / "store"), []), ranks=1)
     return folder
 
 

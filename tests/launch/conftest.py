@@ -32,19 +32,15 @@ def _forecast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture(autouse=True)
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use the site `local` with its runs below `tmp_path`; return the folder of runs."""
-    for name in os.environ:
-        if name.startswith(("SLURM_", "SBATCH_")) or name == "ENVIRONMENT":
-            monkeypatch.delenv(name)
     monkeypatch.delenv("ACTIVATED", raising=False)
     monkeypatch.setenv("SITE", "local")
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("VENV", sys.prefix)
     monkeypatch.delenv("UMASK", raising=False)
     before = os.umask(0o077)
     os.umask(before)
-    yield tmp_path / "logs"
+    yield logs
     os.umask(before)
 
 

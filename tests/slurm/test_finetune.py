@@ -20,12 +20,11 @@ SLOW = (
 
 
 @pytest.fixture
-def tunes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+def tunes(cluster: Cluster, tmp_path: Path) -> Jobs:
     """Return fine-tuning jobs, with a tiny Flux for them in `flux`."""
     logs = tmp_path / "logs"
     logs.mkdir()
     make_tiny_flux(tmp_path / "flux")
-    monkeypatch.setenv("LOGS", str(logs))
     return Jobs(cluster=cluster, logs=logs, kind="finetune")
 
 

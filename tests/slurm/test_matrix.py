@@ -30,12 +30,9 @@ def ranks(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def reference(ranks: int, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def reference(ranks: int) -> RunFolder:
     """Return the same run without interruption."""
-    logs = tmp_path_factory.mktemp("reference")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        return trained(logs, [*ENDLESS, f"train.steps={REFERENCE_STEPS}"], ranks=ranks)
+    return trained([*ENDLESS, f"train.steps={REFERENCE_STEPS}"], ranks=ranks)
 
 
 def kill_rank(jobs: Jobs, job: str, run: RunFolder) -> None:
@@ -240,12 +237,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory, slurm_installed: None) -> 
 
 @pytest.mark.long
 def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
-    watched: Cluster,
-    ranks: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    watched: Cluster, ranks: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     jobs = Jobs(cluster=watched, logs=tmp_path)
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*FLAGS[ranks], "--mem=250M"))
     watched.wait(job, timeout=120)

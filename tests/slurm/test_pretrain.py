@@ -79,10 +79,9 @@ class Jobs:
 
 
 @pytest.fixture
-def jobs(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
     logs = tmp_path / "logs"
     logs.mkdir()
-    monkeypatch.setenv("LOGS", str(logs))
     return Jobs(cluster=cluster, logs=logs)
 
 
@@ -119,7 +118,7 @@ def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
     assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert events(run)[-1] == "done"
     assert run.attempts() == [1, 2]
-    reference = trained(jobs.logs, [*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
+    reference = trained([*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
     expect_same_curve(run, reference)
 
 
@@ -149,12 +148,9 @@ def test_scancel_leaves_a_checkpoint_and_no_requeue(jobs: Jobs) -> None:
 
 
 @pytest.fixture
-def patient(
-    slurm_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Jobs]:
+def patient(slurm_installed: None, tmp_path: Path) -> Iterator[Jobs]:
     """Start a Slurm that waits as long as others before it kills what it has told to end."""
     cluster = Cluster.start(tmp_path / "slurm", lines=["KillWait=30"])
-    monkeypatch.setenv("LOGS", str(tmp_path))
     yield Jobs(cluster=cluster, logs=tmp_path)
     cluster.stop()
 
@@ -207,7 +203,7 @@ def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothi
     lost_steps = max(r["step"] for r in records[:second] if "step" in r) - records[second]["step"]
     assert 0 <= lost_steps <= run.config().checkpoint.every
     assert events(run)[-2:] == ["saved", "stopped"]
-    reference = trained(jobs.logs, [*ENDLESS, "train.steps=70"])
+    reference = trained([*ENDLESS, "train.steps=70"])
     expect_same_curve(run, reference)
 
 

@@ -31,11 +31,6 @@ SMALL = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-
-
 def train(
     source: Path, *keys: str, ranks: int = 1, fails: bool = False, gpus: str | None = None
 ) -> RunFolder:
@@ -75,11 +70,9 @@ def capability() -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module")
-def eager(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def eager() -> RunFolder:
     """The run in float32 that others are compared with."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(tmp_path_factory.mktemp("eager")))
-        return train(DUMMY, *SMALL)
+    return train(DUMMY, *SMALL)
 
 
 def test_a_gpu_trains_as_a_cpu_does_and_says_what_it_is(eager: RunFolder) -> None:

@@ -32,13 +32,10 @@ Arrays = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def run() -> RunFolder:
     """A run on digits with checkpoints at steps 2 and 4, whose weights differ clearly."""
-    logs = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        keys = ["train.steps=4", "checkpoint.every=2", "optimizer.lr=0.01"]
-        return trained(logs, [*TINY, *keys])
+    keys = ["train.steps=4", "checkpoint.every=2", "optimizer.lr=0.01"]
+    return trained([*TINY, *keys])
 
 
 def sampling(run: RunFolder, **keys: Any) -> Sampling:
@@ -78,10 +75,7 @@ def drawn(run: RunFolder, folder: Path, **keys: Any) -> Arrays:
 
 # 20 images in batches of 3 are 7 shards.
 @pytest.mark.parametrize("several", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_any_number_of_ranks_writes_the_same_bytes(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: int
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def test_any_number_of_ranks_writes_the_same_bytes(run: RunFolder, several: int) -> None:
     files = {}
     for ranks in (1, several):
         set_of_ranks = opened(run.path, ["num=20", "batch=3"], kind="sample")
@@ -221,16 +215,13 @@ def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path)
     assert not list(tmp_path.glob("x.npz*"))
 
 
-def test_samples_of_latents_are_decoded_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_latents_are_decoded_or_refused(tmp_path: Path) -> None:
     write_store(tmp_path, per_class=8)
     keys = [
         *TINY, "data.source=latents", f"data.path={tmp_path / 'store'}", "data.size=8",
         "data.channels=4", "data.classes=3", "train.steps=2",
     ]  # fmt: skip
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    run = trained(tmp_path / "logs", keys)
+    run = trained(keys)
     vae = vae_facts(tmp_path / "vae")
     assert run.manifest()["attempts"][0]["vae_sha256"] == vae.sha256
     (tmp_path / "sets").mkdir()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,8 +24,7 @@ def ranks() -> Iterator[Ranks]:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def run() -> RunFolder:
     return opened(DIGITS, [])
 
 

@@ -203,12 +203,6 @@ def well_compiled(module: nn.Module, **settings: Any) -> None:
     """Stand for a compiler that changes nothing."""
 
 
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-    return tmp_path
-
-
 COMPILED = [*TINY, "train.compile=true", "train.precision=bf16", "log.every=1"]
 
 
@@ -228,7 +222,7 @@ def checks(run: RunFolder) -> list[dict[str, Any]]:
 # A run that fails leaves its files open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_miscompiled_run_fails_for_good_and_takes_no_step(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nn.Module, "compile", miscompiled)
     run = attempted(DIGITS, *COMPILED, "train.steps=2")
@@ -241,7 +235,7 @@ def test_a_miscompiled_run_fails_for_good_and_takes_no_step(
 
 
 def test_a_run_is_checked_before_its_first_step_and_again_only_with_another_torch(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nn.Module, "compile", well_compiled)
     run = attempted(DIGITS, *COMPILED, "train.steps=1")
@@ -272,12 +266,10 @@ LONG_LAYOUTS = [
     [["layout.tensor=2"], *(pytest.param(keys, marks=pytest.mark.long) for keys in LONG_LAYOUTS)],
     ids=str,
 )
-def test_two_ranks_pass_and_have_the_losses_of_a_run_without_a_check(
-    logs: Path, layout: list[str]
-) -> None:
+def test_two_ranks_pass_and_have_the_losses_of_a_run_without_a_check(layout: list[str]) -> None:
     keys = [*TINY, *layout, "train.precision=bf16", "train.steps=4", "log.every=1"]
-    checked = trained(logs, keys, ranks=2)
-    unchecked = trained(logs, [*keys, "train.check_gradients=never"], ranks=2)
+    checked = trained(keys, ranks=2)
+    unchecked = trained([*keys, "train.check_gradients=never"], ranks=2)
     (check,) = checks(checked)
     assert check["error"] < 0.5
     assert not checks(unchecked)

@@ -25,8 +25,7 @@ ALONE = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device(
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+def run() -> RunFolder:
     return opened(DIGITS, SMALL)
 
 
