@@ -11,11 +11,7 @@ import pytest
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, processes
 from tests.slurm.cluster import wait_until
-from tests.slurm.test_pretrain import ENDLESS, Jobs, end_at
-
-__all__ = ["jobs"]
-
-from tests.slurm.test_pretrain import jobs
+from tests.slurm.pretrain_jobs import ENDLESS, Jobs, end_at
 
 
 def break_gpu(run: RunFolder, node: str) -> None:

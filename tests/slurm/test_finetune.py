@@ -10,7 +10,7 @@ from finetune.tiny_flux import make_tiny_flux
 from tests.finetune.conftest import QUICK, TINY, paths, run_attempt
 from tests.real_runs import events, losses
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_pretrain import ONE, Jobs, end_at
+from tests.slurm.pretrain_jobs import ONE, Jobs, end_at
 
 # Slow steps, so that a reference can be trained up to where Slurm interrupts.
 SLOW = (

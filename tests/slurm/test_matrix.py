@@ -14,11 +14,7 @@ import pytest
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, events, losses, processes, trained
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
-
-__all__ = ["jobs"]
-
-from tests.slurm.test_pretrain import jobs
+from tests.slurm.pretrain_jobs import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
 
 REFERENCE_STEPS = 400
 FLAGS = {1: ONE, 4: TWO_BY_TWO}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.real_runs import DIGITS, processes
 from tests.slurm.cluster import Cluster
-from tests.slurm.test_pretrain import ENDLESS, TWO_BY_ONE, Jobs
+from tests.slurm.pretrain_jobs import ENDLESS, TWO_BY_ONE, Jobs
 from tests.stranger import attack, listening_ports
 
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.slurm.script_trial import Trial, rules, trial
-
-__all__ = ["trial"]
+from tests.slurm.script_trial import Trial, rules
 
 REQUEUE = Path("jobs/requeue.sh").resolve()
 HEAD = f"""\

@@ -8,8 +8,7 @@ import pytest
 
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, StudyRow
-
-Launch = Callable[..., tuple[int, str, str]]
+from tests.launch.conftest import Launch
 
 
 @pytest.fixture(autouse=True)
