@@ -130,7 +130,6 @@ def test_a_lora_is_trained_and_drawn_from(tree: Tree) -> None:
 def test_a_study_is_measured_and_reported(tree: Tree) -> None:
     output = tree.type(f"{STUDY} --local")
     study = re.search(r"^study: (.+)$", output, re.M)
-    assert study is not None
     tree.type(f"python -m launch status {study[1]} --wait")
     (tree.root / "logs" / "STUDY").symlink_to(study[1])
     for command in OF_A_STUDY:

@@ -14,7 +14,6 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from configs.load import merge, resolve, to_tree
-from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.run import attempt
 from runs.folder import RunFolder, claim_attempt, make_run, resume_config
@@ -140,7 +139,6 @@ def run_attempt(
 ) -> int:
     """Run one more attempt to its end; `meanwhile` runs in another thread."""
     config = resume_config(run, list(overrides))
-    assert isinstance(config, Finetune)
     number = claim_attempt(run, config)
     thread = threading.Thread(target=meanwhile or (lambda: None))
     with in_this_process():

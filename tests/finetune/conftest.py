@@ -48,7 +48,6 @@ def run_attempt(
     from finetune.native import run as native
 
     attempt = open_attempt(source, overrides, kind=kind)
-    assert attempt is not None
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
     if stop_request:
         (attempt / stop_request).touch()

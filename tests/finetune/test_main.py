@@ -6,7 +6,6 @@ import pytest
 
 from configs.checks.aitoolkit import engine_of
 from configs.errors import ConfigError
-from configs.schema import Finetune
 from finetune.__main__ import main
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
@@ -25,7 +24,6 @@ def run(flux: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
 
 def engine(run: RunFolder, configured: str = "auto", *, world: int = 1) -> str:
     config = run.config()
-    assert isinstance(config, Finetune)
     return engine_of(
         config.model_copy(update={"engine": configured}), world=world, before=run.engine()
     )
@@ -73,7 +71,6 @@ def test_a_resumed_run_keeps_the_engine_that_trained_it(
 
 def test_a_run_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     attempt = open_attempt(Path("configs/pretrain/digits.yaml"), [])
-    assert attempt is not None
     assert main([str(attempt.parent.parent)]) == 2
     assert "its kind is pretrain; `python -m finetune` does not run it" in capsys.readouterr().err
 

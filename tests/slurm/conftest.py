@@ -1,7 +1,5 @@
 """Provide one real Slurm to all tests in this folder, on one worker."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Generator, Iterator

@@ -1,7 +1,5 @@
 """Jobs of plain sbatch on a real Slurm, and the curve that they must have."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import dataclass
 from pathlib import Path

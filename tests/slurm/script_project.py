@@ -1,7 +1,5 @@
 """The folder of a lab whose batch scripts are submitted on a real Slurm."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

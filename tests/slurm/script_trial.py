@@ -1,7 +1,5 @@
 """Batch scripts that are linted and then run on a real Slurm."""
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`launch doctor` measures a cluster and writes a site file that works."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal
@@ -98,7 +96,6 @@ def test_ctrl_c_cancels_the_job(clinic: Clinic) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stderr is not None
     submitted = next(line for line in process.stderr if line.startswith("job "))
     assert clinic.cluster.state(submitted.split()[1]) == "PENDING"
     process.send_signal(signal.SIGINT)

@@ -1,7 +1,5 @@
 """A node with a failed GPU: the requeued job avoids it if enough other nodes are left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

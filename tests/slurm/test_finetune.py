@@ -1,7 +1,5 @@
 """Fine-tuning on a real Slurm: after its time limit it continues with identical losses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

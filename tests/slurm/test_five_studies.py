@@ -1,7 +1,5 @@
 """One command takes each small study through Slurm, from its plan to its report."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m launch` on a real Slurm: snapshots, refusals, cancel, resume."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

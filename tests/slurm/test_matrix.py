@@ -1,7 +1,5 @@
 """Every way to end a job, on 1 and 4 ranks: the run ends or resumes with identical losses."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

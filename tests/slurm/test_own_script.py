@@ -3,8 +3,6 @@
 batch_scripts/ holds scripts with the habits of public ones, and stand-ins for programs in bin/.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pretraining on a real Slurm: two nodes, the time limit, scancel, requeue, a lost node."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

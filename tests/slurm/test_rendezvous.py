@@ -1,7 +1,5 @@
 """The rendezvous of several nodes: its secrets, and what another user of a node can do to it."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat

@@ -1,7 +1,5 @@
 """jobs/requeue.sh in a batch script of one's own, on a real Slurm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Each mistake with time limits loses work on a real Slurm, and its fix saves it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.slurm.script_trial import Trial, expect_rule

@@ -1,7 +1,5 @@
 """Each mistake in directives and resources fails on a real Slurm, and its fix works."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

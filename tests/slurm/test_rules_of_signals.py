@@ -1,7 +1,5 @@
 """Each mistake with signals and requeues fails on a real Slurm, and its fix works."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.slurm.cluster import wait_until

@@ -1,7 +1,5 @@
 """Each mistake with torchrun fails on a real Slurm, and its fix works."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

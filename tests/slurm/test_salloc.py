@@ -1,7 +1,5 @@
 """`env/interactive.sh` on a real Slurm: several runs in one allocation."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Studies on a real Slurm: a job for each run, a report, requeue, resubmission."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,7 +68,6 @@ def write(checkout: Checkout, name: str, **keys: Any) -> Path:
 
 
 def wait_for(cluster: Cluster, job: str | None, *, timeout: float = 300) -> None:
-    assert job is not None
     cluster.wait(job, timeout=timeout)
 
 

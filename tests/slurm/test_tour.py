@@ -1,7 +1,5 @@
 """The first figure on a cluster, by the lines of docs/tour.md, typed in a bare shell."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Ends that need GPUs or a cgroup use recorded logs, in tests/corpus.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -36,7 +36,6 @@ def train(
 ) -> RunFolder:
     """Carry out an attempt at a run of a config, or at a run, and close it."""
     attempt = open_attempt(source, list(keys), kind="pretrain")
-    assert attempt is not None
     run, number = RunFolder(attempt.parents[1]), int(attempt.name)
     launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
     words = [*(launcher if ranks > 1 else []), "train", str(run.path), "--attempt", str(number)]

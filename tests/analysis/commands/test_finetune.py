@@ -101,9 +101,6 @@ def test_what_only_drew_is_no_side_of_a_comparison(grid_of_runs: list[str], tmp_
 def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> None:
     (log,) = read_logs([str(drawn(tmp_path / "infer"))])
     found = seconds_per_image(log)
-    assert found is not None
-    assert found.low is not None
-    assert found.high is not None
     assert found.low <= found.value <= found.high
     assert found.value == pytest.approx(34.2)
 
@@ -119,7 +116,6 @@ def test_samples_on_the_way_tell_seconds_per_image_too(tmp_path: Path) -> None:
     append(folder, {"step": 0} | drawn, {"step": 100} | drawn)
     (log,) = read_logs([str(folder)])
     found = seconds_per_image(log)
-    assert found is not None
     assert found.value == 17
 
 

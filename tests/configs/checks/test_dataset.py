@@ -29,9 +29,7 @@ def config(folder: Path, validation: dict[str, Any] | None = None) -> Finetune:
         "validation": validation or {},
         "sample": {"prompts": ["a"]},
     }
-    found = resolve(tree, source="test")
-    assert isinstance(found, Finetune)
-    return found
+    return resolve(tree, source="test")
 
 
 @pytest.fixture

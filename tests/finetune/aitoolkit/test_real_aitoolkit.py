@@ -18,7 +18,6 @@ from configs.checks.aitoolkit import REPLACED, check_aitoolkit, taken
 from configs.checks.aitoolkit_example import example, settings
 from configs.checks.aitoolkit_source import architectures, find_home, known_keys
 from configs.load import load
-from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import metadata_step
 from finetune.aitoolkit.config import Workspace, lay_out_dataset, toolkit_config
 from finetune.aitoolkit.job_db import JobTable
@@ -82,7 +81,6 @@ def test_each_model_of_its_interface_passes_the_checks_and_starts_up_to_its_weig
     for number, name in enumerate(names):
         (tmp_path / "one.yaml").write_text(example(name))
         config = load(tmp_path / "one.yaml", [f"data.folder={job.parent / 'tiny/images'}"])
-        assert isinstance(config, Finetune)
         check_aitoolkit(config)
         place = tmp_path / str(number)
         lay_out_dataset(config, place / "dataset")

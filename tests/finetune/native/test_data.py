@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from configs.checks.batch import divide
 from configs.load import resolve
-from configs.schema import Finetune
 from finetune.native.data import Batches, BatchOrder
 from finetune.native.encoders import fitted_size
 from finetune.native.inputs import CaptionedImage, Encoded
@@ -66,7 +65,6 @@ def batches(*, world: int = 1, rank: int = 0) -> Batches:
         },
         source="test",
     )
-    assert isinstance(config, Finetune)
     encoded: Encoded = {}
     for number in range(1, 4):
         latent = torch.full((16, 4, 4), float(number))

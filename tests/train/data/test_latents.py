@@ -39,9 +39,7 @@ def image_of(folder: Path, number: int) -> tuple[torch.Tensor, int]:
 
 
 def store(folder: Path) -> Latents:
-    source = open_source(latents(folder / "store"))
-    assert isinstance(source, Latents)
-    return source
+    return open_source(latents(folder / "store"))
 
 
 def augmentation(**keys: int) -> Augmentation:
@@ -110,7 +108,6 @@ def batches(data: Data, *, world: int) -> list[Microbatch]:
     """Return the batches of three steps, joined over ranks."""
     tree = {"data": data.model_dump(), "train": {"global_batch": 8}}
     config = resolve(tree, source="test")
-    assert isinstance(config, Pretrain)
     source = training_split(open_source(data), data)
     layout = divide(config, world=world)
     loaders = [
@@ -168,9 +165,7 @@ def test_a_store_without_mirrored_images_cannot_be_flipped(made: Path, tmp_path:
 
 def run_config(folder: Path, **keys: object) -> Pretrain:
     data = latents(folder / "store", **keys).model_dump()
-    config = resolve({"data": data}, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve({"data": data}, source="test")
 
 
 def test_samples_are_decoded_as_diffusers_decodes_them(made: Path) -> None:

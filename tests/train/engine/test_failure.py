@@ -72,7 +72,6 @@ def test_a_run_that_was_removed_while_it_ran_is_said_to_be_gone(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     attempt = open_attempt(Path("configs/pretrain/digits.yaml"), [])
-    assert attempt is not None
     run = RunFolder(attempt.parent.parent)
 
     def work(attempt: Attempt[Pretrain]) -> None:

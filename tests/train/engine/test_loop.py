@@ -22,7 +22,6 @@ KEYS = (*TINY, "train.steps=12", "log.every=5", "checkpoint.every=12", "train.em
 def train(source: Path, *overrides: str) -> RunFolder:
     """Carry out one attempt in this process."""
     folder = open_attempt(source, list(overrides))
-    assert folder is not None
     run = RunFolder(folder.parent.parent)
     with in_this_process():
         close_attempt(folder, status=pretrain(run, number=int(folder.name)))

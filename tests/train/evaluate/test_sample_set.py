@@ -14,7 +14,7 @@ import train.evaluate.npz
 from configs.checks.batch import divide
 from configs.errors import ConfigError, DataError
 from configs.load import resolve
-from configs.schema import Pretrain, Sampling
+from configs.schema import Sampling
 from runs.folder import RunFolder
 from tests.real_runs import TINY, opened, torchrun, trained
 from tests.train.latent_stores import write_store
@@ -40,9 +40,7 @@ def run() -> RunFolder:
 
 def sampling(run: RunFolder, **keys: Any) -> Sampling:
     tree = {"kind": "sample", "run": str(run.path), "num": 20, "batch": 6}
-    config = resolve(tree | keys, source="test")
-    assert isinstance(config, Sampling)
-    return config
+    return resolve(tree | keys, source="test")
 
 
 def draw(
@@ -89,7 +87,6 @@ def test_any_number_of_ranks_writes_the_same_bytes(run: RunFolder, several: int)
 def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: Path) -> None:
     found = drawn(run, tmp_path, seed=5)
     config = run.config()
-    assert isinstance(config, Pretrain)
     network = build_network(config).eval()
     ranks = read_ranks()
     with process_group(ranks):
@@ -103,7 +100,6 @@ def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: 
             ranks=ranks,
             then=torch.Tensor.cpu,
         )
-    assert expected is not None
     levels = (expected.clamp(-1, 1) + 1) * 127.5
     assert found["arr_0"].shape == (20, 8, 8, 3)
     assert (found["arr_0"] == found["arr_0"][..., :1]).all()
@@ -227,7 +223,6 @@ def test_samples_of_latents_are_decoded_or_refused(tmp_path: Path) -> None:
     (tmp_path / "sets").mkdir()
     found = drawn(run, tmp_path / "sets", num=5)["arr_0"]
     config = run.config()
-    assert isinstance(config, Pretrain)
     network, decoder = build_network(config).eval(), open_decoder(config)
     ranks = read_ranks()
     labels = torch.from_numpy(drawn(run, tmp_path / "sets", num=5)["arr_1"])
@@ -237,8 +232,6 @@ def test_samples_of_latents_are_decoded_or_refused(tmp_path: Path) -> None:
             network, DiffusionObjective(config, ranks.device), labels, config,
             layout=divide(config, world=1), ranks=ranks, then=torch.Tensor.cpu,
         )  # fmt: skip
-    assert latents is not None
-    assert decoder is not None
     expected = (decoder.decode(latents).permute(0, 2, 3, 1) + 1) * 127.5
     assert found.shape == (5, 16, 16, 3)
     assert np.abs(found - expected.numpy()).max() <= 0.5 + 1e-2

@@ -35,9 +35,7 @@ def config_of(*, patch: int = 16, size: int = 32, **model: Any) -> Pretrain:
     sizes = {"family": "jit", "width": 32, "depth": 3, "heads": 2, "patch": patch, "jit": jit}
     data = {"source": "dummy", "size": size, "channels": 3, "classes": 5}
     tree = {"model": sizes | model, "data": data, "objective": {"prediction": "x"}}
-    config = resolve(tree, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve(tree, source="test")
 
 
 def wave(*shape: int, rate: float) -> Tensor:

@@ -30,9 +30,7 @@ def run() -> RunFolder:
 
 
 def config_of(run: RunFolder, attempt: int = 1) -> Pretrain:
-    config = run.config(attempt)
-    assert isinstance(config, Pretrain)
-    return config
+    return run.config(attempt)
 
 
 def set_memory(monkeypatch: pytest.MonkeyPatch, size: float) -> None:
