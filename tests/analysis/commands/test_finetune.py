@@ -16,7 +16,7 @@ from analysis.study.cells import seconds_per_image
 from configs.load import resolve, to_tree
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun, append, generate_run, rewrite, write_lines
 
 FLUX = ("kind=finetune", "flux.folder=/m", "data.folder=/d", 'sample.prompts=["a thing at sea"]')
 A40, A100 = "NVIDIA A40", "NVIDIA A100-SXM4-80GB"
@@ -82,7 +82,7 @@ def drawn(folder: Path) -> Path:
     records += [{"step": n, "image_s": 34 + 0.1 * (n % 5)} for n in range(1, 21)]
     records += [{"event": "done", "step": 20}]
     lines = [{"time": 1e9 + n, "attempt": 1} | one for n, one in enumerate(records)]
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(folder / "metrics.jsonl", lines)
     return folder
 
 
@@ -105,11 +105,6 @@ def test_seconds_per_image_leave_out_the_first_of_each_start(tmp_path: Path) -> 
     assert found.value == pytest.approx(34.2)
 
 
-def append(folder: Path, *records: dict[str, Any]) -> None:
-    with (folder / "metrics.jsonl").open("a") as file:
-        file.writelines(json.dumps({"time": 2e9, "attempt": 1} | one) + "\n" for one in records)
-
-
 def test_samples_on_the_way_tell_seconds_per_image_too(tmp_path: Path) -> None:
     folder = tuned(tmp_path / "run", gpu=A40, steps=200, steps_per_s=1)
     drawn = {"drawn_images": 5, "drawn_s": 90.0, "first_image_s": 22.0}
@@ -121,10 +116,7 @@ def test_samples_on_the_way_tell_seconds_per_image_too(tmp_path: Path) -> None:
 
 def test_skipped_images_are_told(tmp_path: Path) -> None:
     folder = generate_run(tmp_path / "run", SyntheticRun(intervals=60, overrides=FLUX))
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    next(r for r in records if r.get("step") == 100)["skipped_images"] = 2
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    rewrite(folder, lambda one: one | ({"skipped_images": 2} if one.get("step") == 100 else {}))
     (found,) = detect(read_logs([str(folder)])[0])
     assert (found.kind, found.step) == ("skipped", 100)
     assert found.detail.startswith("2 images")

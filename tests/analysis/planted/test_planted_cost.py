@@ -1,6 +1,5 @@
 """Hours and GPU-hours are those that the records can show."""
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +8,9 @@ import pytest
 
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
-from tests.analysis.planted.runs import RNG, Asked, falling, rewrite_manifest, seconds
+from tests.analysis.conftest import Asked
+from tests.analysis.planted.runs import RNG, falling, seconds
+from tests.analysis.synthetic_runs import rewrite, rewrite_manifest, write_lines
 
 
 def test_gpu_hours_count_the_ranks_of_each_attempt(tmp_path: Path, asked: Asked) -> None:
@@ -34,11 +35,10 @@ def test_a_nodes_clock_that_is_set_makes_no_time_of_day_a_measurement(
     for name, later in (("a", 0.0), ("b", 9000.0)):
         run = Run(seconds=seconds(), loss=falling(), starts=(START + later,))
         write_run(tmp_path / name, run)
-    lines = (tmp_path / "b/metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        record["time"] += jump if record.get("step", 0) > 600 else 0.0
-    (tmp_path / "b/metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    rewrite(
+        tmp_path / "b",
+        lambda one: one | {"time": one["time"] + (jump if one.get("step", 0) > 600 else 0.0)},
+    )
     said = f"the time of day jumps by {jump:,.0f} s at step 610"
     assert ["gpu_hours" in row for row in asked("cost", tmp_path)] == [True, False]
     assert main(["cost", str(tmp_path)]) == 0
@@ -65,12 +65,10 @@ def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
     """It died at step 1500 and went on from step 1000, ten minutes later."""
     steps = [(step, 0.0) for step in range(5, 1505, 5)]
     steps += [(step, 1250.0 + 600.0) for step in range(1005, 2005, 5)]
-    (tmp_path / "a.jsonl").write_text(
-        "".join(
-            json.dumps({"step": step, "loss": 1 / step, "time": START + later + step / 2}) + "\n"
-            for step, later in steps
-        )
-    )
+    rows = [
+        {"step": step, "loss": 1 / step, "time": START + later + step / 2} for step, later in steps
+    ]
+    write_lines(tmp_path / "a.jsonl", rows)
     [row] = asked("cost", tmp_path / "a.jsonl", "--set", "gpus=8")
     assert "gpu_hours" not in row
     [reached] = asked("target", "--target", "loss<=0.0006", tmp_path / "a.jsonl")["groups"]
@@ -79,12 +77,10 @@ def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
 
 
 def test_local_times_at_the_end_of_summer_time_tell_no_time(tmp_path: Path, asked: Asked) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        "".join(
-            json.dumps({"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)})
-            + "\n"
-            for n in range(1, 1000)
-        )
-    )
+    rows = [
+        {"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)}
+        for n in range(1, 1000)
+    ]
+    write_lines(tmp_path / "a.jsonl", rows)
     [row] = asked("cost", tmp_path / "a.jsonl")
     assert "minutes" not in row
