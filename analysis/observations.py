@@ -19,7 +19,7 @@ from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
 from analysis.stats.repeats import common_nodes, ran_apart
-from analysis.stats.replicates import CLAIMS, Contrast, Word
+from analysis.stats.replicates import CLAIMS, Contrast, Replicate, Word
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
@@ -126,6 +126,18 @@ def begun_at(log: RunLog) -> float | None:
     """Return when a run began, None if it is not known, or took turns with others."""
     spans = _spans(log)
     return spans[0][1] if spans and not log.turns else None
+
+
+def replicate(log: RunLog, value: float, **more: Any) -> Replicate:
+    """Return a run as a replicate whose log of a quantity is `value`; `more` are further fields."""
+    return Replicate(
+        log=value,
+        nodes=nodes_of(log),
+        seed=seed_of(log),
+        study_pass=pass_of(log),
+        began=begun_at(log),
+        **more,
+    )
 
 
 def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:

@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.measure.time_to_target import samples_to_target
+from analysis.measure.target_groups import samples_to_target
 from analysis.read.find import read_logs
 from analysis.stats.critical_batch import CriticalBatch, fit_critical_batch
 from analysis.stats.intervals import estimate_fields

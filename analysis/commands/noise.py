@@ -2,9 +2,8 @@
 
 import argparse
 
-from analysis.measure.gradient_noise import by_step, noise_remarks, noise_rows, read_noise
+from analysis.measure.gradient_noise import UNDETERMINED, by_step, noise_rows
 from analysis.read.find import places
-from analysis.stats.noise_scale import DETERMINED
 from analysis.table import put, remark
 from configs.errors import Unreadable
 
@@ -35,10 +34,17 @@ def run(args: argparse.Namespace) -> int:
     runs = [run for place in places(args.paths) for run in place.ours]
     if not runs:
         raise Unreadable(f"{args.paths[0]}: no run in it")
-    logs = [read_noise(run, stages=args.stages) for run in runs]
-    found = [(log, noise_rows(log)) for log in logs]
-    table = [row for _, rows in found for row in rows]
+    found = [noise_rows(run, stages=args.stages) for run in runs]
+    table = [row for rows in found for row in rows]
     put(by_step(table) if args.by_step else table, args, json=table, drop=DROP)
-    for log, rows in found:
-        remark(noise_remarks(log, rows))
-    return 0 if any(row["verdict"] == DETERMINED for row in table) else 1
+    for rows in found:
+        verdicts = [row["verdict"] for row in rows if row["t"] == "all"]
+        if undetermined := verdicts.count(UNDETERMINED):
+            remark(
+                [
+                    f"{rows[0]['run']}: undetermined in {undetermined} of {len(verdicts)} stages: "
+                    "the interval of |G|^2 or of tr Sigma contains zero, or there are too few "
+                    "samples"
+                ]
+            )
+    return 0 if any(row["verdict"] != UNDETERMINED for row in table) else 1

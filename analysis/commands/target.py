@@ -2,7 +2,7 @@
 
 import argparse
 
-from analysis.measure.target_groups import group_rows, group_times
+from analysis.measure.target_groups import group_repeats, group_rows
 from analysis.measure.time_to_target import parse_target, times_to_target
 from analysis.read.find import read_logs
 from analysis.table import put, remark
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     times, remarks = times_to_target(read_logs(args.paths), parse_target(args.target))
     if not times:
         raise Unreadable("\n".join(remarks))
-    found = group_times(times)
+    found = group_repeats(times)
     rows = group_rows(found)
     put(rows, args, json={"groups": rows})
     remark([*remarks, *(line for group in found for line in group.remarks)])

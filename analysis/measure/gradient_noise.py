@@ -9,10 +9,12 @@ import numpy as np
 
 from analysis.stats.intervals import Estimate, estimate_fields
 from analysis.stats.mean import MIN_VALUES
-from analysis.stats.noise_scale import DETERMINED, NoiseSamples, noise_scale
+from analysis.stats.noise_scale import noise_scale
 from configs.errors import ConfigError, Unreadable
 from runs.folder import RunFolder
 from runs.records import Record, read_records, valid
+
+DETERMINED, UNDETERMINED = "determined", "undetermined"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,46 +36,25 @@ class NoiseRecord:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stage:
-    """A stretch of training that ends at `step`, or the checkpoint of that step.
+def noise_rows(run: RunFolder, *, stages: int) -> list[dict[str, Any]]:
+    """Return a row for each of at most `stages` stages of `MIN_VALUES` records or more.
 
-    `t` is `all` or a bin, such as `0.2-0.4`, which may have no samples. `count` is K. `seconds` is
-    the time of all samples of a checkpoint.
-    """
-
-    step: int
-    t: str = "all"
-    count: int
-    seconds: float | None = None
-    samples: NoiseSamples
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientNoiseLog:
-    """The stages of a run."""
-
-    name: str
-    stages: tuple[Stage, ...]
-
-
-def read_noise(run: RunFolder, *, stages: int) -> GradientNoiseLog:
-    """Return a run's gradient noise in at most `stages` stages of `MIN_VALUES` records or more.
-
-    A run over checkpoints has one stage for each. Raise `Unreadable` if nothing was recorded.
+    A run over checkpoints has one for each of these, and one for each bin of t. K microbatches of b
+    images were measured; `b_simple` is None if the noise scale is undetermined. Raise `Unreadable`
+    if nothing was recorded.
     """
     try:
         records = valid(record for _, record in read_records(run.metrics_file))
     except (ConfigError, RecursionError, TypeError) as error:
         raise Unreadable(str(error)) from None
     steps, samples = _parsed(records, "gns"), _parsed(records, "gns_sample")
-    found = list(_checkpoints(samples) if samples else _training_stages(steps, stages))
+    found = list(_of_checkpoints(samples) if samples else _of_training(steps, stages))
     if not found:
         raise Unreadable(
             f"{run.name}: recorded no gradient noise; train it with gns.enabled=true, or measure "
             "its checkpoints with jobs/gns.sbatch"
         )
-    return GradientNoiseLog(name=run.name, stages=tuple(found))
+    return [{"run": run.name} | row for row in found]
 
 
 def _parsed(records: Sequence[Record], name: str) -> list[NoiseRecord]:
@@ -105,65 +86,46 @@ def _parse(record: Record, name: str) -> NoiseRecord:
     return found
 
 
-def _training_stages(steps: list[NoiseRecord], stages: int) -> Iterator[Stage]:
-    """Yield equal stretches of records, cut also at changes of the microbatches."""
+def _of_training(steps: list[NoiseRecord], stages: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of equal stretches of records, cut also at changes of the microbatches."""
     for _, alike in itertools.groupby(steps, key=lambda record: (record.count, record.batch)):
         group = list(alike)
         parts = max(1, min(stages, len(group) // MIN_VALUES))
         for rows in np.array_split(np.arange(len(group)), parts):
-            part = [group[int(row)] for row in rows]
-            samples = _samples(part, part[0])
-            yield Stage(step=part[-1].step, count=part[0].count, samples=samples)
+            yield _row([group[int(row)] for row in rows], like=group[int(rows[-1])])
 
 
-def _checkpoints(samples: list[NoiseRecord]) -> Iterator[Stage]:
-    """Yield the samples of every checkpoint, of all t and then of each bin."""
-    for step, group in itertools.groupby(samples, key=lambda sample: sample.step):
+def _of_checkpoints(samples: list[NoiseRecord]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of every checkpoint, of all t and then of each bin, which may be empty."""
+    for _, group in itertools.groupby(samples, key=lambda sample: sample.step):
         here = list(group)
         count = max((one.bin + 1 for one in here if one.bin is not None), default=0)
-        for number in (None, *range(count)):
-            yield Stage(
-                step=step,
-                t="all" if number is None else f"{number / count:.4g}-{(number + 1) / count:.4g}",
-                count=here[0].count,
-                seconds=sum(one.seconds for one in here) if number is None else None,
-                samples=_samples([one for one in here if one.bin == number], here[0]),
-            )
+        whole = [one for one in here if one.bin is None]
+        yield _row(whole, like=here[0]) | {"seconds": sum(one.seconds for one in here)}
+        for number in range(count):
+            t = f"{number / count:.4g}-{(number + 1) / count:.4g}"
+            yield _row([one for one in here if one.bin == number], like=here[0], t=t)
 
 
-def _samples(records: list[NoiseRecord], like: NoiseRecord) -> NoiseSamples:
-    """Return the samples of records, which may be none; `like` has their batch."""
+def _row(records: Sequence[NoiseRecord], *, like: NoiseRecord, t: str = "all") -> dict[str, Any]:
+    """Return the row of records, which may be none, of one kind; `like` is of this kind."""
     small, big, steps, count = (
         np.array([getattr(one, name) for one in records], dtype=np.float64)
         for name in ("small", "big", "steps", "count")
     )
-    return NoiseSamples.of(small, big, count=count, batch=like.batch, weight=steps)
-
-
-def noise_rows(log: GradientNoiseLog) -> list[dict[str, Any]]:
-    """Return a row per stage and bin of t, in which K microbatches of b images were measured.
-
-    `b_simple` is None if the noise scale is undetermined.
-    """
-    found = []
-    for stage in log.stages:
-        scale = noise_scale(stage.samples)
-        found.append(
-            {
-                "run": log.name,
-                "step": stage.step,
-                "t": stage.t,
-                **estimate_fields("g2", _known(scale.g2)),
-                **estimate_fields("s", _known(scale.s)),
-                **estimate_fields("b_simple", scale.b_simple and _known(scale.b_simple)),
-                "verdict": scale.verdict,
-                "samples": len(stage.samples),
-                "k": stage.count,
-                "b": stage.samples.batch,
-                "seconds": stage.seconds,
-            }
-        )
-    return found
+    scale = noise_scale(small, big, count=count, batch=like.batch, weight=steps)
+    return {
+        "step": like.step,
+        "t": t,
+        **estimate_fields("g2", _known(scale.g2)),
+        **estimate_fields("s", _known(scale.s)),
+        **estimate_fields("b_simple", scale.b_simple and _known(scale.b_simple)),
+        "verdict": UNDETERMINED if scale.b_simple is None else DETERMINED,
+        "samples": len(records),
+        "k": like.count,
+        "b": like.batch,
+        "seconds": None,
+    }
 
 
 def _known(found: Estimate) -> Estimate | None:
@@ -179,14 +141,3 @@ def by_step(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         text = row["verdict"] if b is None else f"{b:.3g} [{low:.3g}, {high:.3g}]"
         found.setdefault((row["run"], row["t"]), first)[f"step {row['step']}"] = text
     return list(found.values())
-
-
-def noise_remarks(log: GradientNoiseLog, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the remarks that go below the table of a run."""
-    verdicts = [row["verdict"] for row in rows if row["t"] == "all"]
-    undetermined = len(verdicts) - verdicts.count(DETERMINED)
-    if undetermined:
-        yield (
-            f"{log.name}: undetermined in {undetermined} of {len(verdicts)} stages: the interval "
-            "of |G|^2 or of tr Sigma contains zero, or there are too few samples"
-        )

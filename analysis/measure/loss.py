@@ -27,8 +27,8 @@ from analysis.measure.work import why_images_doubtful, why_other_steps
 from analysis.observations import (
     group_alike,
     is_repeat,
-    nodes_of,
     ran_at_once,
+    replicate,
     seed_of,
     told_machines,
     without_early_ends,
@@ -90,7 +90,7 @@ def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatte
 def _at_ends(logs: Sequence[RunLog], of: str) -> list[Replicate]:
     ends = [(log, final_loss(log, of=of)) for log in logs]
     return [
-        Replicate(log=math.log(end.value), seed=seed_of(log))
+        replicate(log, math.log(end.value))
         for log, end in ends
         if end is not None and 0 < end.value < math.inf
     ]
@@ -287,10 +287,9 @@ def _parts(curve: LossCurve) -> list[Floats]:
 
 def _replicate(curve: LossCurve, parts: Sequence[Floats]) -> Replicate:
     end, *stretches = (float(curve.loss[part].mean()) for part in parts)
-    return Replicate(
-        log=math.log(end),
-        nodes=nodes_of(curve.log),
-        seed=seed_of(curve.log),
+    return replicate(
+        curve.log,
+        math.log(end),
         stretches=tuple(map(math.log, stretches)),
         # Half a unit of the last printed digit: all records of a flat curve are rounded alike.
         blur=curve.blur + 0.5 * (decimal_grid(curve.loss) or 0.0) / end,

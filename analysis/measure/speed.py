@@ -15,13 +15,10 @@ from analysis.measure.loss_curve import Range
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rate, turn_rates
 from analysis.measure.work import why_images_doubtful, why_other_steps, work
 from analysis.observations import (
-    begun_at,
     group_alike,
     is_repeat,
-    nodes_of,
-    pass_of,
     ran_at_once,
-    seed_of,
+    replicate,
     without_early_ends,
 )
 from analysis.one_training import distinct_runs
@@ -224,15 +221,12 @@ def _common_steps(runs: Sequence[MeasuredRate]) -> tuple[Range | None, frozenset
 
 def _replicates(arm: Arm, shift: float) -> list[Replicate]:
     return [
-        Replicate(
-            log=math.log(run.rate.value) + shift,
-            nodes=nodes_of(run.log),
-            seed=seed_of(run.log),
-            study_pass=pass_of(run.log),
+        replicate(
+            run.log,
+            math.log(run.rate.value) + shift,
             rounds={
                 name: log + shift for name, log in turn_rates(run.log, clock=run.clock).items()
             },
-            began=begun_at(run.log),
             blur=run.blur,
         )
         for run in arm.runs

@@ -1,8 +1,7 @@
-"""Time, steps and samples until a loss or an evaluation of a run reaches a target."""
+"""Time, steps and images until a loss or an evaluation of a run reaches a target."""
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -10,19 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.measure.differences import causes, differences
 from analysis.measure.loss import final_loss
 from analysis.measure.loss_curve import sense_of, why_other, why_unlike
 from analysis.measure.time_breakdown import start_time
-from analysis.observations import group_alike
-from analysis.one_training import distinct_runs
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from runs.records import ends
 
-# Keys in which runs to one critical batch may differ within a batch.
-FREE = ("seed", "train.steps")
 MLPERF = "MLPerf"
 _TARGET = re.compile(r"\s*(.+?)\s*(<=|>=)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
 
@@ -91,14 +85,20 @@ def parse_target(text: str) -> Target:
     return Target(name=match[1], sense=sense, value=float(match[3]))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Metric:
-    """Values [n] of a metric at steps [n], images [n], which may be unknown, and times [n]."""
-
-    values: Floats
-    step: Floats
-    images: Floats
-    time: Floats
+def parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
+    """Parse a target; of a name alone the value is the best that every run reached."""
+    if not re.fullmatch(r"\w+", text):
+        return parse_target(text)
+    if text == "loss":  # of one record it would be luck
+        found = [np.array([mean.value]) for log in logs if (mean := final_loss(log))]
+    else:
+        found = [_metric(log, text)[0] for log in logs]
+    match sense_of(text):
+        case "lower":
+            return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))
+        case "higher":
+            return Target(name=text, sense=">=", value=min(float(one.max()) for one in found))
+    raise Unreadable(f"--target {text!r}: whether more of it is better is not known; add a value")
 
 
 def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
@@ -108,28 +108,27 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     An evaluation counts as it is, and in MLPerf's logs at its own time, because that is where
     their clock stops.
     """
-    found = _metric(log, target.name)
-    index = target.index(found.values, of_first=log.format == MLPERF)
+    values, *places = _metric(log, target.name)
+    index = target.index(values, of_first=log.format == MLPERF)
     began = start_time(log)
     if began is None:
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
     if index is None:
         return None
-    at, progress = float(index), _progress(found)
-    way, begin = float(progress[index]), float(progress[index - 1]) if index else 0.0
+    progress = places[0] if np.isnan(places[1]).any() else places[1]
+    at, begin = float(index), float(progress[index - 1]) if index else 0.0
     blur = 0.0
     if begin > 0 and log.format != MLPERF:
-        before, after = found.values[index - 1], found.values[index]
-        share, times = float((target.value - before) / (after - before)), way / begin
+        before, after = values[index - 1], values[index]
+        share = float((target.value - before) / (after - before))
+        times = float(progress[index]) / begin
         # Losses fall less and less. A straight line over images is late by about twice as much as
         # one over their logs.
         straight, curved = 1 + share * (times - 1), times**share
         at += (curved - times) / (times - 1)
         blur = math.log(straight / curved)
-    rows = np.arange(len(found.values))
-    steps, images, time = (
-        float(np.interp(at, rows, of)) for of in (found.step, found.images, found.time)
-    )
+    rows = np.arange(len(values))
+    steps, images, time = (float(np.interp(at, rows, of)) for of in places)
     if math.isnan(time):
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
     seconds = time - began
@@ -151,42 +150,29 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     )
 
 
-def _metric(log: RunLog, name: str) -> _Metric:
-    """Return an evaluation, or else what the records have by the name."""
-    rows = sorted(
-        (record for record in log.evaluations if type(record.get(name)) in (int, float)),
-        key=lambda record: float(record["step"]),
-    )
+def _metric(log: RunLog, name: str) -> Floats:
+    """Return the values of an evaluation, or else of the records, with their places [4, n].
+
+    These are steps, images, which may be unknown, and times.
+    """
+    rows = [
+        (row[name], row["step"], row.get("images", np.nan), _time_of(log, row))
+        for row in log.evaluations
+        if type(row.get(name)) in (int, float)
+    ]
     if rows:
-        return _Metric(
-            values=np.array([row[name] for row in rows], dtype=np.float64),
-            step=np.array([row["step"] for row in rows], dtype=np.float64),
-            images=np.array([row.get("images", np.nan) for row in rows], dtype=np.float64),
-            time=np.array([_time_of(log, row) for row in rows], dtype=np.float64),
-        )
-    values, images, time = log.column(name), log.column("images"), _clock(log)
-    known = ~np.isnan(values)
-    if not known.any():
+        return np.array(sorted(rows, key=lambda row: float(row[1])), dtype=np.float64).T
+    time = log.column("time" if "time" in log.values else "elapsed_s")
+    found = np.stack([log.column(name), log.step, log.column("images"), time])
+    found = found[:, ~np.isnan(found[0])]
+    if not found.size:
         raise Unreadable(f"{log.path}: records no {name}")
-    step = log.step[known].astype(np.float64)
-    found = _Metric(values=values[known], step=step, images=images[known], time=time[known])
-    return _between_records(found) if name == "loss" else found
-
-
-def _between_records(found: _Metric) -> _Metric:
-    """Return values in the middle between their record and the one before."""
-    if len(found.values) < 2:
-        return found
-    each = [(of, np.diff(of, prepend=2 * of[0] - of[1])) for of in
-            (found.step, found.images, found.time)]  # fmt: skip
-    # Between two attempts a run may have waited long.
-    step, images, time = (of - np.minimum(gap, np.median(gap)) / 2 for of, gap in each)
-    return _Metric(values=found.values, step=step, images=images, time=time)
-
-
-def _clock(log: RunLog) -> Floats:
-    """Return the times of rows [n], or else the seconds since the start."""
-    return log.column("time" if "time" in log.values else "elapsed_s")
+    if name == "loss" and found.shape[1] > 1:
+        first = 2 * found[1:, :1] - found[1:, 1:2]
+        gaps = np.diff(found[1:], prepend=first)
+        # Between two attempts a run may have waited long.
+        found[1:] -= np.minimum(gaps, np.median(gaps, axis=1, keepdims=True)) / 2
+    return found
 
 
 def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
@@ -196,11 +182,6 @@ def _time_of(log: RunLog, row: Mapping[str, Any]) -> float:
     if ended and time > max(ended):
         return float(next(iter(log.column("time")[log.step == row["step"]]), np.nan))
     return float(time)
-
-
-def _progress(found: _Metric) -> Floats:
-    """Return the images [n], or the steps if a row has no images."""
-    return found.step if np.isnan(found.images).any() else found.images
 
 
 Reached = tuple[RunLog, TimeToTarget | None]
@@ -227,72 +208,3 @@ def times_to_target(logs: Sequence[RunLog], target: Target) -> tuple[list[Reache
         except Unreadable as error:
             remarks.append(f"left out: {error}")
     return found, remarks
-
-
-def samples_to_target(
-    logs: Sequence[RunLog], target: str
-) -> tuple[dict[int, Floats], dict[int, float], list[str]]:
-    """Return images at the target by global batch, their blur, and remarks on runs left out.
-
-    A run that began from another's weights counts from there. If the target is a name alone, its
-    value is the best that every run reached.
-    """
-    goal = _parse_or_find_target(target, logs)
-    times, remarks = times_to_target(logs, goal)
-    remarks += [] if goal.name != target else [f"the target is {goal}"]
-    kept, copies = _distinct_by_batch([log for log, _ in times])
-    remarks += copies
-    found: dict[int, list[float]] = defaultdict(list)
-    blur: dict[int, float] = defaultdict(float)
-    for log, reached in times:
-        if id(log) not in kept:
-            continue
-        if log.global_batch is None:
-            remarks.append(f"left out: {log.name}: its global batch is not known")
-        elif reached is None:
-            remarks.append(
-                f"left out: {log.name} never reached {goal}, which makes B_crit too large"
-            )
-        elif not reached.is_bounded:
-            remarks.append(f"left out: {log.name} met {goal} at its first value")
-        elif math.isnan(reached.images):
-            remarks.append(f"left out: {log.name}: records no images")
-        else:
-            found[log.global_batch].append(reached.images)
-            blur[log.global_batch] = max(blur[log.global_batch], reached.blur)
-    return {batch: np.array(images) for batch, images in sorted(found.items())}, blur, remarks
-
-
-def _distinct_by_batch(logs: Sequence[RunLog]) -> tuple[set[int], list[str]]:
-    """Return the ids of runs without copies of others, and remarks on these.
-
-    Raise `Unreadable` if runs of one batch differ in anything else that affects the loss.
-    """
-    kept, remarks = set[int](), list[str]()
-    for group in group_alike(logs, lambda log: log.global_batch):
-        for log in group[1:]:
-            unlike = causes(differences(group[0], log), of="loss")
-            if names := [item.name for item in unlike if item.name not in FREE]:
-                raise Unreadable(
-                    f"{group[0].name} and {log.name} have one batch and differ in "
-                    f"{', '.join(names)}: take runs whose loss only the batch and the seed affect"
-                )
-        distinct, copies = distinct_runs(group)
-        kept |= {id(log) for log in distinct}
-        remarks += copies
-    return kept, remarks
-
-
-def _parse_or_find_target(text: str, logs: Sequence[RunLog]) -> Target:
-    if not re.fullmatch(r"\w+", text):
-        return parse_target(text)
-    if text == "loss":  # of one record it would be luck
-        found = [np.array([mean.value]) for log in logs if (mean := final_loss(log))]
-    else:
-        found = [_metric(log, text).values for log in logs]
-    match sense_of(text):
-        case "lower":
-            return Target(name=text, sense="<=", value=max(float(one.min()) for one in found))
-        case "higher":
-            return Target(name=text, sense=">=", value=min(float(one.max()) for one in found))
-    raise Unreadable(f"--target {text!r}: whether more of it is better is not known; add a value")

@@ -7,43 +7,16 @@ divided.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from analysis.stats.intervals import Estimate, Floats
-from analysis.stats.jackknife import jackknife
+from analysis.stats.mean import MIN_VALUES, Mean, mean_of
 
-DETERMINED, UNDETERMINED = "determined", "undetermined"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoiseSamples:
-    """Samples [n, 3] of microbatches of `batch` images: |G|^2, |g_k|^2, and their weight."""
-
-    columns: Floats
-    batch: int = 1
-
-    @classmethod
-    def of(
-        cls,
-        small: Floats,
-        big: Floats,
-        *,
-        count: int | Floats,
-        batch: int,
-        weight: Floats | None = None,
-    ) -> "NoiseSamples":
-        """Return samples from the mean |g_k|^2 and the |g|^2 of `count` microbatches, each [n].
-
-        A sample stands for `weight` [n] steps, by default one.
-        """
-        weight = np.ones(len(small)) if weight is None else weight
-        g2 = (count * big - small) / (count - 1)
-        return cls(columns=np.stack([g2 * weight, small * weight, weight], axis=1), batch=batch)
-
-    def __len__(self) -> int:
-        return len(self.columns)
+# Fewer rows do not show their autocorrelation, and count as independent.
+FEWEST_CORRELATED = 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,24 +27,27 @@ class NoiseScale:
     s: Estimate
     b_simple: Estimate | None
 
-    @property
-    def verdict(self) -> str:
-        """Whether the data determine the noise scale."""
-        return UNDETERMINED if self.b_simple is None else DETERMINED
 
+def noise_scale(
+    small: Floats, big: Floats, *, count: int | Floats, batch: int, weight: Floats | None = None
+) -> NoiseScale:
+    """Return the noise scale of the mean |g_k|^2 and the |g|^2 of `count` microbatches, each [n].
 
-def noise_scale(samples: NoiseSamples) -> NoiseScale:
-    """Return the noise scale of all samples together.
-
-    It is undetermined if the interval of |G|^2 or of tr Sigma touches zero, or if there are fewer
-    than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
+    A sample of `batch` images in each microbatch stands for `weight` [n] steps, by default one. The
+    scale is undetermined if the interval of |G|^2 or of tr Sigma touches zero, or if there are
+    fewer than `MIN_VALUES` samples. Its interval is the jackknife's, on the log scale.
     """
-    columns, batch = samples.columns, samples.batch
-    g2 = jackknife(columns, _g2)
-    s = jackknife(columns, lambda sums: _s(sums, batch))
+
+    def s_of(sums: Floats) -> Floats:
+        return np.asarray(batch * (sums[..., 1] / sums[..., 2] - _g2(sums)))
+
+    weight = np.ones(len(small)) if weight is None else weight
+    each = (count * big - small) / (count - 1)
+    columns = np.stack([each * weight, small * weight, weight], axis=1)
+    g2, s = jackknife(columns, _g2), jackknife(columns, s_of)
     b_simple = None
     if (g2.low or 0) > 0 and (s.low or 0) > 0:
-        log = jackknife(columns, lambda sums: np.log(_s(sums, batch) / _g2(sums)))
+        log = jackknife(columns, lambda sums: np.log(s_of(sums) / _g2(sums)))
         b_simple = log.map(math.exp)
     return NoiseScale(g2=g2, s=s, b_simple=b_simple)
 
@@ -80,5 +56,22 @@ def _g2(sums: Floats) -> Floats:
     return np.asarray(sums[..., 0] / sums[..., 2])
 
 
-def _s(sums: Floats, batch: int) -> Floats:
-    return np.asarray(batch * (sums[..., 1] / sums[..., 2] - _g2(sums)))
+def jackknife(columns: Floats, of: Callable[[Floats], Floats]) -> Estimate:
+    """Return a function of the sums of `columns` [n, m], with Student's jackknife interval.
+
+    `of` maps sums [..., m] to values [...] (Efron & Tibshirani 1993, chapter 11). What each row
+    adds to the value is a series, whose mean has the error of the value: successive rows may be
+    autocorrelated.
+    """
+    n, whole = len(columns), columns.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = float(of(whole))
+        if n < MIN_VALUES or not np.isfinite(value):
+            return Estimate(value=value)
+        added = n * value - (n - 1) * of(whole - columns)
+    if not np.isfinite(added).all():
+        return Estimate(value=value)
+    error = float(added.std(ddof=1)) / math.sqrt(n)
+    alone = Mean(value=value, error=error, freedom=n - 1)
+    found = mean_of(added) if n >= FEWEST_CORRELATED else alone
+    return replace(found, value=value).estimate()

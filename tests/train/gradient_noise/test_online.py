@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from analysis.stats.noise_scale import NoiseSamples, noise_scale
+from analysis.stats.noise_scale import noise_scale
 from configs.load import load
 from configs.schema import Pretrain
 from train.data.loader import Microbatch
@@ -95,12 +95,10 @@ def test_the_hook_recovers_the_known_noise_of_linear_regression_over_2000_steps(
         big.append(float(squared_gradient_norm(model)))
         model.zero_grad()
     found = noise_scale(
-        NoiseSamples.of(
-            torch.tensor(small).double().numpy(),
-            torch.tensor(big).double().numpy(),
-            count=count,
-            batch=batch,
-        )
+        torch.tensor(small).double().numpy(),
+        torch.tensor(big).double().numpy(),
+        count=count,
+        batch=batch,
     )
     assert found.g2.value == pytest.approx(g2, rel=0.02)
     assert found.s.value == pytest.approx(s, rel=0.02)
