@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 
 from runs.folder import RunFolder
-from runs.records import RecordWriter
 from runs.study_folder import StudyFolder
 
 
@@ -19,10 +18,8 @@ def end(study: StudyFolder, cell: str, event: str, **fields: object) -> RunFolde
     run = RunFolder(study.cell(cell))
     number = max(run.attempts(), default=0) + 1
     run.attempt(number).mkdir()
-    writer = RecordWriter(run.path, attempt=number)
-    writer.event("started", step=0)
-    writer.event(event, **fields)
-    writer.close()
+    run.record_event(number, "started", step=0)
+    run.record_event(number, event, **fields)
     return run
 
 

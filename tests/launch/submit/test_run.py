@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from runs.folder import RunFolder, find_runs
-from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 pytestmark = pytest.mark.usefixtures("slurm")
@@ -71,10 +70,8 @@ def started_run(site: Path, launch, *events: str) -> RunFolder:
     launch("submit", DIGITS, "train.steps=10")
     (run,) = find_runs(site)
     run.attempt(1).mkdir()
-    writer = RecordWriter(run.path, attempt=1)
     for event in events:
-        writer.event(event, step=10)
-    writer.close()
+        run.record_event(1, event, step=10)
     return run
 
 
