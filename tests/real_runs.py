@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder, find_runs
@@ -34,18 +35,19 @@ def clean_environment(**changes: str) -> dict[str, str]:
     return kept | fixed | changes
 
 
+def finished(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its output is text. `options` are those of subprocess.run."""
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, **options
+    )
+
+
 def body(
     *arguments: str | Path, logs: Path, check: bool = True, job: str = "pretrain", **changes: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `bash jobs/JOB.sbatch ARGUMENTS` to its end, without Slurm."""
-    done = subprocess.run(
-        ["bash", f"jobs/{job}.sbatch", *map(str, arguments)],
-        env=clean_environment(LOGS=str(logs), **changes),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1500,
-    )
+    environment = clean_environment(LOGS=str(logs), **changes)
+    done = finished("bash", f"jobs/{job}.sbatch", *arguments, env=environment, timeout=1500)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -86,14 +88,8 @@ def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
 def two_ranks(*command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Start a command as two ranks of a torchrun of its own, from outside of the pools."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*launcher, "--nproc-per-node=2", *command],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
+    environment = clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd()))
+    return finished(*launcher, "--nproc-per-node=2", *command, env=environment, timeout=timeout_s)
 
 
 def trained(overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
@@ -164,6 +160,11 @@ def processes(run: RunFolder, word: str) -> list[int]:
         if str(run.path).encode() in command and any(word.encode() in part for part in command):
             found.append(int(entry.name))
     return sorted(found)
+
+
+def rank_processes(run: RunFolder) -> list[int]:
+    """The processes of the ranks of this run, without the torchrun that started them."""
+    return sorted({*processes(run, "train")} - {*processes(run, "torchrun")})
 
 
 def files_with(word: str, folder: Path) -> list[Path]:

@@ -5,7 +5,6 @@ They are typed in a copy of the tree. Where a page asks for more than minutes, n
 
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from runs.folder import RunFolder, find_runs
 from tests.docs.command_classes import MINUTES, matching
 from tests.docs.page_commands import commands
 from tests.env.test_create import COMPLETE
-from tests.real_runs import clean_environment, events
+from tests.real_runs import clean_environment, events, finished
 from tests.slurm.test_launch import copy_tree
 from tests.train.evaluate.test_fid import images, save_inception
 from tests.train.latent_stores import write_store
@@ -62,11 +61,8 @@ class Tree:
 
     def type(self, line: str, **changes: str) -> str:
         """Return the output of the line, which must succeed."""
-        done = subprocess.run(
-            ["bash", "-c", line if line.startswith("make ") else f"source env/activate.sh; {line}"],
-            cwd=self.root, env=self.environment | changes, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        typed = line if line.startswith("make ") else f"source env/activate.sh; {line}"
+        done = finished("bash", "-c", typed, cwd=self.root, env=self.environment | changes)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runs.folder import RunFolder
-from tests.real_runs import DIGITS, events, losses, processes, trained
+from tests.real_runs import DIGITS, events, losses, processes, rank_processes, trained
 from tests.slurm.cluster import Cluster, wait_until
 from tests.slurm.pretrain_jobs import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
 
@@ -30,9 +30,7 @@ def reference(ranks: int) -> RunFolder:
 
 
 def kill_rank(jobs: Jobs, job: str, run: RunFolder) -> None:
-    agents = set(processes(run, "torchrun"))
-    (rank, *_) = [pid for pid in processes(run, "train") if pid not in agents]
-    os.kill(rank, signal.SIGKILL)
+    os.kill(rank_processes(run)[0], signal.SIGKILL)
 
 
 def kill_agent(jobs: Jobs, job: str, run: RunFolder) -> None:

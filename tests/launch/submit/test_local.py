@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from launch.submit.local import check_no_process
 from runs.folder import ROOT, RunFolder
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
-from tests.real_runs import body, events, files_with, losses, newest_run
+from tests.real_runs import body, events, files_with, finished, losses, newest_run
 from tests.slurm.cluster import wait_until
 
 # Made at run time, because a run keeps its code, which includes the tests.
@@ -26,15 +25,19 @@ SMALLEST = (
 )  # fmt: skip
 
 
+def submitted(*words: str) -> list[str]:
+    """Submit digits by a launcher that exits; return the lines that it printed."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY}
+    command = (sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST, *words)
+    done = finished(*command, cwd=ROOT, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.fixture
 def started(site: Path) -> RunFolder:
     """Return a run started by a launcher that has exited."""
-    answer = subprocess.run(
-        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY},
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    run, process = answer.stdout.splitlines()
+    run, process = submitted()
     assert process.startswith("process: ")
     return RunFolder(Path(run.removeprefix("run: ")))
 
@@ -68,13 +71,8 @@ def test_a_process_that_begins_has_no_command_yet_and_is_found(
 
 
 def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -> None:
-    words = [*SMALLEST, "optimizer.lr=1e-4,3e-4"]
-    answer = subprocess.run(
-        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *words],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        check=True, timeout=60,
-    )  # fmt: skip
-    study, process = (line.partition(": ")[2] for line in answer.stdout.splitlines())
+    lines = submitted("optimizer.lr=1e-4,3e-4")
+    study, process = (line.partition(": ")[2] for line in lines)
     code, _, err = launch("submit", study)
     assert (code, f"process {process} already runs it here" in err) == (1, True)
     wait_for(process)
