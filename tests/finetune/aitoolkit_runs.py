@@ -14,6 +14,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from configs.load import merge, resolve, to_tree
+from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
 from finetune.aitoolkit.run import attempt
 from runs.folder import RunFolder, claim_attempt, make_run, resume_config
@@ -115,6 +116,12 @@ def make_images(folder: Path, *, count: int = 2) -> Path:
         Image.fromarray(np.zeros((64, 64, 3), np.uint8)).save(folder / f"{number}.png")
         (folder / f"{number}.txt").write_text(f"[trigger], the {number}.")
     return folder
+
+
+def finetune_config(**groups: Any) -> Finetune:
+    """Return a config of a model, images and a prompt that nobody looks for, changed by groups."""
+    tree = {"flux": {"folder": "/f"}, "data": {"folder": "/d"}, "sample": {"prompts": ["a"]}}
+    return resolve({"kind": "finetune", **tree, **groups}, source="test")
 
 
 def new_run(folder: Path, **changes: Any) -> RunFolder:

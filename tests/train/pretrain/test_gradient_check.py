@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from runs.folder import RunFolder
 from runs.state.reasons import reasons
 from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.cost.memory import pretrain_memory
-from train.engine.distributed import Ranks, process_group
+from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
 from train.parts.gradient_check import check_gradients
 from train.pretrain import run as pretrain
@@ -29,12 +29,6 @@ from train.pretrain.train_state import TrainState, make_train_state
 # One worker shares the ranks, and has one group.
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.xdist_group("ranks")]
 ALONE = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
-
-
-@pytest.fixture
-def group() -> Iterator[None]:
-    with process_group(ALONE):
-        yield
 
 
 def honest(seed: int, *, compiled: bool) -> dict[str, Any]:
