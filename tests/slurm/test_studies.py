@@ -67,10 +67,6 @@ def write(checkout: Checkout, name: str, **keys: Any) -> Path:
     return file
 
 
-def wait_for(cluster: Cluster, job: str | None, *, timeout: float = 300) -> None:
-    cluster.wait(job, timeout=timeout)
-
-
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
 def grid(
     request: pytest.FixtureRequest, checkout: Checkout, cluster: Cluster
@@ -82,7 +78,7 @@ def grid(
         axes={"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
     )  # fmt: skip
     found = submit(checkout, file)
-    wait_for(cluster, found.report)
+    cluster.wait(found.report, timeout=300)
     return file, found
 
 
@@ -108,17 +104,6 @@ def test_the_report_is_made_after_all_cells(grid: tuple[Path, Submitted]) -> Non
     page = (study.path / "report.html").read_text()
     assert all(row.cell in page for row in study.rows())
     assert "train.global_batch" in (study.path / "ablation.txt").read_text()
-
-
-def test_the_same_study_again_submits_nothing(
-    grid: tuple[Path, Submitted], checkout: Checkout, cluster: Cluster
-) -> None:
-    file, found = grid
-    for source in (file, found.study.path):
-        answer = checkout.launch("submit", source)
-        assert answer.stdout == f"study: {found.study.path}\n"
-        assert "nothing to run" in answer.stderr
-    assert cluster.run("squeue", "-h").stdout == ""
 
 
 def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkout) -> None:
@@ -172,7 +157,7 @@ def test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code(
         set={"resources.gpu": "a40", "train.steps": 2},
     )  # fmt: skip
     found = submit(broken, file)
-    wait_for(cluster, found.report)
+    cluster.wait(found.report, timeout=300)
     cells = [row.cell for row in sorted(found.study.rows(), key=lambda row: row.order)]
     assert [found.last(cell)["event"] for cell in cells] == ["failed"] * 5
     assert len(list(found.study.jobs.glob("*.out"))) == 6
@@ -193,7 +178,7 @@ def test_a_study_ends_when_its_verdicts_are_settled(checkout: Checkout, cluster:
         stop="decided", margin=0.1, set={"resources.gpu": "a40", "train.steps": 40},
     )  # fmt: skip
     found = submit(checkout, file)
-    wait_for(cluster, found.report, timeout=600)
+    cluster.wait(found.report, timeout=600)
     ends = [found.last(row.cell) for row in found.study.in_grid_order()]
     skipped = [end for end in ends if end["event"] == "skipped"]
     assert {end["event"] for end in ends} == {"done", "skipped"}

@@ -104,16 +104,6 @@ def test_a_run_without_steps_is_undetermined_and_says_why(plant, said):
     assert "b: no two steps in one attempt" in remarks
 
 
-def test_runs_that_ran_at_once_on_one_node_are_not_compared(plant, asked):
-    a, b = plant(a=SyntheticRun(), b=SyntheticRun(seed=1))
-    RunFolder(a).note(1, began=100.0, ended=180.0)
-    RunFolder(b).note(1, began=150.0, ended=230.0)
-    found = asked("speed", a, b)[1]
-    assert (found["word"], found["why"]) == ("not compared", "a and b ran at once on n1")
-    RunFolder(b).note(1, began=180.0, ended=260.0)
-    assert asked("speed", a, b)[1]["word"] == "same"
-
-
 def test_pauses_that_no_log_declares_count_and_are_told(plant, said):
     slow = SyntheticRun(outliers=0.1, outliers_slower=(3.0, 3.001), intervals=300)
     _, [row], remarks = said("speed", *plant(a=slow))
