@@ -17,7 +17,7 @@ from tests.docs.command_classes import MINUTES, matching
 from tests.docs.page_commands import commands
 from tests.env.test_create import COMPLETE
 from tests.real_runs import clean_environment, events, finished
-from tests.slurm.test_launch import copy_tree
+from tests.slurm.checkout import copy_tree
 from tests.train.evaluate.test_fid import images, save_inception
 from tests.train.latent_stores import write_store
 from tests.train.tiny_vae import save_images

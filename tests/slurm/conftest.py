@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.checkout import Checkout, make_checkout
 from tests.slurm.cluster import SCRIPTS, Cluster
 from tests.slurm.pretrain_jobs import Jobs
 from tests.slurm.script_project import Project, make_project
@@ -63,6 +64,14 @@ def cluster(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> 
         yield one
     finally:
         one.stop()
+
+
+@pytest.fixture(scope="module")
+def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A copy of this tree, and a folder of runs, with hostile names."""
+    folder = tmp_path_factory.mktemp("checkout")
+    root = folder / 'my "check\'out" $(touch hacked); #'
+    return make_checkout(cluster, root, logs=folder / "lo gs; 'x' #$(id) %j")
 
 
 @pytest.fixture

@@ -9,24 +9,18 @@ import pytest
 
 from configs.load import read_tree
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
+from runs.records import Record
 from runs.study_folder import StudyFolder
+from tests.real_runs import events
+from tests.slurm.checkout import Checkout, make_checkout
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_launch import Checkout, copy_tree, events
 
 TINY = {
     "model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 20,
     "sample.per_class": 1, "sample.steps": 2, "log.every": 2, "resources.hours": 0.25,
     "resources.cpus_per_gpu": 2,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """Return a copy of this tree in folders with hostile names."""
-    folder = tmp_path_factory.mktemp("studies")
-    root = folder / "a 'tree' $(touch hacked)"
-    copy_tree(root)
-    return Checkout(root=root, logs=folder / "lo gs; #%j", cluster=cluster)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,12 +30,14 @@ class Submitted:
     study: StudyFolder
     report: str | None
 
-    def events(self, cell: str) -> list[str]:
-        return events(self.study.cell(cell))
+    def run(self, cell: str) -> RunFolder:
+        return RunFolder(self.study.cell(cell))
 
-    def last(self, cell: str) -> dict[str, Any]:
-        lines = (self.study.cell(cell) / "metrics.jsonl").read_text().splitlines()
-        return [record for record in map(json.loads, lines) if "event" in record][-1]
+    def events(self, cell: str) -> list[str]:
+        return events(self.run(cell))
+
+    def last(self, cell: str) -> Record:
+        return [record for record in self.run(cell).records() if "event" in record][-1]
 
     def job(self, cell: str) -> str:
         """Return the job that was submitted for a cell last."""
@@ -90,9 +86,7 @@ def test_every_cell_is_a_job_and_reaches_done(
     assert len(rows) == 4 * read_tree(file)["repeats"]
     for row in rows:
         assert found.events(row.cell) == ["queued", "started", "saved", "done"]
-        (attempt,) = json.loads((found.study.cell(row.cell) / "manifest.json").read_text())[
-            "attempts"
-        ]
+        (attempt,) = found.run(row.cell).entries()
         assert attempt["slurm"]["nodelist"].startswith(f"{row.levels['resources.gpu']}-")
         job = found.job(row.cell)
         assert attempt["slurm"]["job"] == job
@@ -147,8 +141,7 @@ def test_a_job_that_is_requeued_goes_on_in_its_own_cell_and_a_study_is_cancelled
 def test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    copy_tree(tmp_path / "ditbench")
-    broken = Checkout(root=tmp_path / "ditbench", logs=tmp_path / "logs", cluster=cluster)
+    broken = make_checkout(cluster, tmp_path / "ditbench", logs=tmp_path / "logs")
     module = broken.root / "train" / "__main__.py"
     text = module.read_text()
     module.write_text("raise TypeError('a typo')\n")
