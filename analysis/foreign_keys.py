@@ -9,8 +9,8 @@ from functools import cache
 from typing import Literal
 
 Kind = Literal[
-    "name", "label", "seed", "batch", "devices", "length", "objective", "data", "evaluation",
-    "sampling", "setting", "unknown",
+    "name", "label", "seed", "batch", "devices", "length", "objective", "term", "data",
+    "evaluation", "sampling", "setting", "unknown",
 ]  # fmt: skip
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+")

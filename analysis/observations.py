@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from analysis.foreign_keys import kind_of
+from analysis.gpus.load import why_shared
 from analysis.measure.differences import (
     causes,
     differences,
@@ -18,8 +19,9 @@ from analysis.measure.differences import (
 from analysis.read.machine import nodes
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.read.tar_archive import archive_of
+from analysis.stats.contrast import contrast
 from analysis.stats.repeats import common_nodes, ran_apart
-from analysis.stats.replicates import CLAIMS, Contrast, Replicate, Word
+from analysis.stats.replicates import CLAIMS, Contrast, Replicate, Word, mean_log
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder, study_of
 
@@ -46,7 +48,7 @@ def _named_apart(path: Path, found: frozenset[str]) -> frozenset[str]:
 
 
 @kept_with_log
-def pass_of(log: RunLog) -> Hashable:
+def pass_of(log: RunLog) -> tuple[Any, ...] | None:
     """Return the pass of its study in which a run ran, with its nodes; None if either is unknown.
 
     Each repeat and each seed of a study is a pass over all cells in random order.
@@ -66,10 +68,10 @@ def _passes(study: Path, _: int) -> Mapping[str, tuple[int, str]]:
 
 
 def ran_at_once(logs: Sequence[RunLog]) -> dict[int, str]:
-    """Return, by the id of each run that shared a node at the same time, which two runs did so.
+    """Return, by the id of each run that shared a node or a GPU at the same time, who did so.
 
     Such runs took time from each other, so that their rates are not their own. Their manifests tell
-    it, and so do those of the other cells of their studies.
+    it, and so do those of the other cells of their studies, and the readings of their GPUs.
     """
     spans = [
         (node, began, ended, log.name, id(log))
@@ -78,7 +80,7 @@ def ran_at_once(logs: Sequence[RunLog]) -> dict[int, str]:
         for node in own
     ]
     latest: dict[str, tuple[float, str, int]] = {}
-    found: dict[int, str] = {}
+    found = {id(log): why for log in logs if (why := why_shared(log))}
     for node, began, ended, name, own in sorted([*spans, *_of_other_cells(logs)]):
         before = latest.get(node, (began, name, own))
         if before[2] != own and began < min(before[0], ended):
@@ -138,6 +140,36 @@ def replicate(log: RunLog, value: float, **more: Any) -> Replicate:
         began=begun_at(log),
         **more,
     )
+
+
+def by_seed(runs: Sequence[Replicate]) -> list[Replicate]:
+    """Return a replicate for each seed, the mean of its runs; runs without a known one stay."""
+    return [
+        replace(
+            first,
+            log=mean_log([first, *others]),
+            nodes=first.nodes.union(*(run.nodes for run in others)),
+            stretches=tuple(np.mean([run.stretches for run in (first, *others)], axis=0).tolist()),
+            blur=max(run.blur for run in (first, *others)),
+        )
+        for first, *others in group_alike(runs, lambda run: run.seed)
+    ]
+
+
+def contrast_of_seeds(
+    base: Sequence[Replicate], arm: Sequence[Replicate], **options: Any
+) -> Contrast:
+    """Return the contrast of what depends on the seed: runs of one seed count as one.
+
+    Arms of one seed alone are compared run by run, which is no claim about other seeds.
+    """
+    sides = base, arm
+    seeds = by_seed(base), by_seed(arm)
+    if not any(len(own) == 1 < len(side) for own, side in zip(seeds, sides, strict=True)):
+        return contrast(*seeds, **options)
+    found = contrast(*sides, **options)
+    remarks = (*found.remarks, "of one seed") if found.is_claim else found.remarks
+    return replace(found, is_claim=False, remarks=remarks)
 
 
 def told_machines(found: Contrast, logs: Sequence[RunLog]) -> Contrast:

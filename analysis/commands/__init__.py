@@ -26,7 +26,7 @@ def share(text: str) -> float:
 
 def add_margin(parser: argparse.ArgumentParser, default: float = MARGIN) -> None:
     """Add the margin within which two arms are the same."""
-    text = f"what counts as the same, as a share of the first (default: {default})"
+    text = f"what counts as the same loss, as a share of the first (default: {default})"
     parser.add_argument("--margin", type=share, default=default, help=text)
 
 

@@ -6,8 +6,7 @@ from analysis.commands import add_margin
 from analysis.measure.loss import Compared
 from analysis.measure.loss_curve import axis_of
 from analysis.read.find import read_logs
-from analysis.study.cells import started_runs
-from analysis.study.cells_table import cell_rows, hardware_text
+from analysis.study.cells import cell_rows, hardware_text, started_runs
 from analysis.table import put, remark
 from configs.errors import Unreadable
 

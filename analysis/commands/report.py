@@ -5,8 +5,7 @@ import os
 from pathlib import Path
 
 from analysis.commands import add_margin, writing
-from analysis.report.build import ReportRecord, build
-from analysis.report.check import check
+from analysis.report.build import ReportRecord, build, check
 from analysis.table import put, remark
 from configs.disk import replace_file
 

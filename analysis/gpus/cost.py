@@ -1,11 +1,14 @@
 """The cost of runs in GPU-hours and energy."""
 
+from dataclasses import dataclass
 from typing import Any
 
-from analysis.gpus.energy import energy
+from analysis.gpus.load import gpu_logs
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement, ranks
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import RunLog, kept_with_log
+
+JOULES_PER_KWH = 3.6e6
 
 
 def cost_row(log: RunLog) -> dict[str, Any]:
@@ -32,10 +35,48 @@ def cost_row(log: RunLog) -> dict[str, Any]:
         "run": log.name,
         "gpu": " + ".join(hours) if hours[1:] else gpu(log.facts),
         "gpus": ranks(log.facts) if device_s and is_one_count else None,
-        "minutes": breakdown.wall_s / 60 if breakdown else None,
+        "minutes": allocated_s / 60 or None,
         "gpu_hours": gpu_s / 3600 if gpu_s > 0 else None,
         "useful": train_s / allocated_s if train_s is not None and allocated_s else None,
         "energy_kwh": spent.kwh if spent else None,
         "energy_by": spent.measured_by if spent else None,
         "energy_share": min(1.0, spent.covered_s / gpu_s) if spent and gpu_s > 0 else None,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """Energy of all GPUs and attempts, who measured it, and the GPU-seconds it covers."""
+
+    kwh: float
+    measured_by: str
+    covered_s: float
+
+
+@kept_with_log
+def energy(log: RunLog) -> Energy | None:
+    """Return the energy of a run, or None without readings.
+
+    It is the increase of the driver's counter, also over rows without a reading. Power times time
+    stands for it in a row in which the GPU has no counter, or in which the counter began again.
+    """
+    joules, covered_s, by, cards = 0.0, 0.0, set[str](), set[str]()
+    for card in (card for own in gpu_logs(log).values() for card in own):
+        before, since_s = card.facts.get("energy_j"), 0.0
+        for row in card.rows:
+            after, power_w = row.get("energy_j"), row.get("power_w")
+            since_s += row["span_s"]
+            if after is None and power_w is None:
+                continue
+            if before is not None and after is not None and after >= before:
+                joules, by = joules + after - before, by | {"counter"}
+                covered_s += since_s
+            elif power_w is not None:
+                joules, by = joules + power_w * row["span_s"], by | {"power"}
+                covered_s += row["span_s"]
+            before, since_s = after, 0.0
+        cards |= {f" of whole cards ({card.whole_card})"} if card.whole_card else set()
+    if not by:
+        return None
+    measured_by = f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}"
+    return Energy(kwh=joules / JOULES_PER_KWH, measured_by=measured_by, covered_s=covered_s)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.rate import MeasuredRate
+from analysis.read.run_log import RunLog, kept_with_log
 from runs.folder import RunFolder
 from runs.gpu_log import THROTTLES, GpuLog, read_gpu_logs
 
@@ -15,6 +16,8 @@ Row = Mapping[str, float]
 MIN_STEADY = 0.8
 # Smaller shares of the time, and clocks nearer to the highest one, are usual.
 MIN_DATA, MIN_HOST_BOUND, MIN_IDLE, MIN_THROTTLED, LOW_CLOCK = 0.15, 0.5, 0.05, 0.1, 0.9
+# Processes of others in a smaller share of the readings are no matter.
+MOST_SHARED = 0.05
 # Faults of a node, for which it should be left out whatever its clocks.
 _FAULTS = ("heat", "hardware")
 
@@ -26,7 +29,7 @@ class Load:
     `data` is the share of the time that waits for the loader, `host_bound` the share of the steps
     for whose launch a GPU waited, `busy` the share of the time in which the GPUs ran a kernel.
     `power_w` is the power of all GPUs. `throttled` describes the GPU whose clock was lowered for
-    the largest share of the time, if that is large.
+    the largest share of the time, if that is large; `fault` is the cause if it is one of the node.
     """
 
     data: float | None = None
@@ -34,11 +37,28 @@ class Load:
     busy: float | None = None
     power_w: float | None = None
     throttled: str | None = None
+    fault: str | None = None
 
     def fields(self) -> dict[str, float | None]:
         """Return the load as fields of a row."""
         known = {"data_share": self.data, "host_bound": self.host_bound}
         return known | {"gpu_busy": self.busy, "power_w": self.power_w}
+
+
+@kept_with_log
+def gpu_logs(log: RunLog) -> Mapping[int, list[GpuLog]]:
+    """Return the log of every GPU by attempt."""
+    run = RunFolder(log.path)
+    return {number: read_gpu_logs(run.attempt(number)) for number in run.attempts()}
+
+
+def why_shared(log: RunLog) -> str | None:
+    """Return that processes of others used a GPU of a run, None if they did not for long."""
+    for card in (card for cards in gpu_logs(log).values() for card in cards):
+        known = [row["others"] > 0 for row in card.rows if "others" in row]
+        if sum(known) > max(1, MOST_SHARED * len(known)):
+            return f"processes of others used GPU {card.index} of {card.node} beside {log.name}"
+    return None
 
 
 def steady_load(run: MeasuredRate) -> Load:
@@ -64,17 +84,18 @@ def steady_load(run: MeasuredRate) -> Load:
         begin, end = np.interp([row["time"] - row["span_s"], row["time"]], times, sums)
         return float(end - begin) if end - begin >= MIN_STEADY * row["span_s"] else 0.0
 
-    attempts = map(RunFolder(log.path).attempt, np.unique(found.attempt[run.summary.kept]).tolist())
-    read = [_weighted(read_gpu_logs(attempt), steady_s) for attempt in attempts]
+    attempts = np.unique(found.attempt[run.summary.kept]).tolist()
+    read = [_weighted(gpu_logs(log).get(attempt, []), steady_s) for attempt in attempts]
     every = [one for own in read for one in own]
     rows = [one for _, weighted in every for one in weighted]
-    power_w = _mean(rows, "power_w")
+    power_w, (throttled, fault) = _mean(rows, "power_w"), _throttled(every)
     return Load(
         data=data_s / train_s if train_s > 0 and data_s >= 0 else None,
         host_bound=float(bound.mean()) if len(bound) else None,
         busy=_mean(rows, "busy"),
         power_w=power_w and power_w * len(every) / sum(map(bool, read)),
-        throttled=_throttled(every),
+        throttled=throttled,
+        fault=fault,
     )
 
 
@@ -96,8 +117,11 @@ def _mean(weighted: Weighted, name: str) -> float | None:
     return sum(weight * value for weight, value in own) / sum(w for w, _ in own) if own else None
 
 
-def _throttled(gpus: Sequence[tuple[GpuLog, Weighted]]) -> str | None:
-    """Return the longest throttling of a GPU that is a fault or lowers its clock, if it is long."""
+def _throttled(gpus: Sequence[tuple[GpuLog, Weighted]]) -> tuple[str | None, str | None]:
+    """Return the longest throttling of a GPU that is a fault or lowers its clock, if it is long.
+
+    Its cause follows if it is a fault.
+    """
     found = []
     for log, rows in gpus:
         clock, highest = _mean(rows, "sm_mhz"), log.facts.get("max_sm_mhz")
@@ -111,10 +135,11 @@ def _throttled(gpus: Sequence[tuple[GpuLog, Weighted]]) -> str | None:
                 text = f"{at}throttled by {cause} {share:.0%} of the time"
                 found.append((share, f"{text} (GPU {log.index} of {log.node})", cause))
     if not found:
-        return None
+        return None, None
     _, text, cause = max(found)
-    fix = "; leave out the node (--exclude), and tell the site" if cause in _FAULTS else ""
-    return text + fix
+    if cause not in _FAULTS:
+        return text, None
+    return f"{text}; leave out the node (--exclude), and tell the site", cause
 
 
 def explained(run: MeasuredRate, load: Load) -> list[str]:

@@ -32,7 +32,8 @@ def mfu(log: RunLog, images_per_s: float | None) -> float | None:
     per_image, peak = _count(log.facts.get("training_flops_per_image")), _peak_flops(log.facts)
     if peak is None or per_image is None or images_per_s is None:
         return None
-    return per_image * images_per_s / peak
+    found = per_image * images_per_s / peak
+    return found if found <= 1 else None  # a batch or a count is wrong
 
 
 def _count(value: Any) -> float | None:

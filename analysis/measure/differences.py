@@ -1,7 +1,7 @@
 """Differences between two runs: their configs, by the schema's tags, and their machines."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,17 +26,35 @@ BOTH = CLOCK | {"loss"}
 _OF_SCRIPT = ("script_digest", "run", "code")
 # Facts of a run that can have changed its loss, too.
 _OF_LOSS = ("engine", "code", "versions.", "images_")
+# Keys of the data, and the number of images that a run found.
+_OF_IMAGES = ("data.", "images_in_set")
+# What changes how a step is drawn, or a term of it, not what a validation loss measures.
+_OF_STEPS = (
+    "repa.weight", "engine", "objective.sampler", "objective.strata", "objective.bin_shares",
+    "objective.label_dropout", "objective.extra.",
+)  # fmt: skip
+# What our keys and facts are about, as far as losses depend on them; the first of these counts.
+_OURS: tuple[tuple[str | tuple[str, ...], Kind], ...] = (
+    (_OF_STEPS, "term"), ("data.flip", "term"), ("data.skip_bad", "setting"), (_OF_IMAGES, "data"),
+    ("train.steps", "length"), ("objective.", "objective"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One key or fact that differs between two runs, and what it affects: loss, clock, ..."""
+    """One key or fact that differs between two runs, what it affects, and what it is about.
+
+    It affects the loss, the clock, ... Of a foreign key, one of a script or of another trainer,
+    only the words of its name tell what it is about.
+    """
 
     name: str
     a: Any
     b: Any
     source: Source
     affects: frozenset[str]
+    kind: Kind
+    is_foreign: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {yaml_text(self.a)} -> {yaml_text(self.b)}"
@@ -50,34 +68,73 @@ def yaml_text(value: Any) -> str:
 
 def differences(a: RunLog, b: RunLog) -> list[Difference]:
     """Return every known difference from run `a` to run `b`."""
-    found = []
-    mixed = _of_loss(a), _of_loss(b)
-
-    def add(name: str, old: Any, new: Any, source: Source, affects: frozenset[str]) -> None:
-        told = mixed[0].get(name, old), mixed[1].get(name, new)
-        found.append(Difference(name=name, a=told[0], b=told[1], source=source, affects=affects))
-
+    configs = [dict(log.config or {}) for log in (a, b)]
+    machines, mixed = [_machine(a), _machine(b)], [_of_loss(a), _of_loss(b)]
+    affected: dict[str, frozenset[str]] = {}
     if a.config is not None and b.config is not None:
         tags = _tags(a.config) | _tags(b.config)
-        for name, old, new in _unlike(a.config, b.config):
-            if name != "name":
-                is_foreign = name not in tags or name.startswith("params.")
-                is_alike = is_foreign and _stem(name, old) == _stem(name, new)
-                # An unknown key affects both.
-                affects = frozenset[str]() if is_alike else tags.get(name, BOTH)
-                if name == "train.steps" and not (decays(a) or decays(b)):
-                    affects -= {"loss"}  # the shorter run is a part of the longer one
-                add(name, old, new, "config", affects)
-    for name, old, new in _unlike(machine(a.facts), machine(b.facts)):
+        for name, old, new in _unlike(*configs):
+            is_foreign = name not in tags or name.startswith("params.")
+            is_alike = is_foreign and _stem(name, old) == _stem(name, new)
+            # An unknown key affects both.
+            affected[name] = frozenset[str]() if is_alike else tags.get(name, BOTH)
+        affected.pop("name", None)
+        if "train.steps" in affected and not (decays(a) or decays(b)):
+            affected["train.steps"] -= {"loss"}  # the shorter run is a part of the longer one
+    keys = {*affected}
+    for name, *_ in _unlike(*machines):
         is_derived = name == THREADS and _threads_per_rank(a) == _threads_per_rank(b) is not None
-        add(name, old, new, "machine", frozenset() if is_derived else _affected_by(name))
-    known = {item.name for item in found}
+        affected.setdefault(name, frozenset() if is_derived else _affected_by(name))
     for name, *_ in _unlike(*mixed):
-        if name not in known:
-            # The last attempts are alike, and only these count for the rate.
-            source: Source = "config" if name in (a.config or {}) else "machine"
-            add(name, _last(a, name), _last(b, name), source, frozenset(["loss"]))
-    return found
+        # The last attempts are alike, and only these count for the rate.
+        affected.setdefault(name, frozenset(["loss"]))
+        keys |= {name} & configs[0].keys()
+    return [
+        Difference(
+            name=name,
+            a=mixed[0].get(name, (configs if name in keys else machines)[0].get(name)),
+            b=mixed[1].get(name, (configs if name in keys else machines)[1].get(name)),
+            source="config" if name in keys else "machine",
+            affects=affects,
+            **_about(name, configs, affects, is_key=name in keys),
+        )
+        for name, affects in affected.items()
+    ]
+
+
+def _machine(log: RunLog) -> dict[str, Any]:
+    """Return the machine of a run, and the micro batch that was tuned for it, if it was."""
+    tuned = (log.config or {}).get("train.micro_batch") == "auto"
+    found = {"micro_batch": log.facts.get("micro_batch")} if tuned else {}
+    return machine(log.facts) | found
+
+
+def _about(
+    name: str, configs: Sequence[Mapping[str, Any]], affects: frozenset[str], *, is_key: bool
+) -> dict[str, Any]:
+    """Return the `kind` of a difference, and whether it `is_foreign`."""
+    is_ours = {config.get("kind") for config in configs} <= KINDS.keys()
+    old, new = (config.get(name) for config in configs)
+    if is_ours and not (is_key and name.startswith("params.")):
+        return {"kind": _kind_of_ours(name, old, new, affects)}
+    # A key that one config lacks is null in it, unless the configs have little in common.
+    shared, longest = len(configs[0].keys() & configs[1].keys()), max(map(len, configs))
+    is_told = 2 * shared >= longest or all(name in config for config in configs)
+    kind = kind_of(name) if is_key and is_told and affects else "label"
+    # What is on or off names no quantity.
+    is_switch = {str(old).lower(), str(new).lower()} & {"true", "false"}
+    beside = ("label", "setting", "evaluation", "sampling")
+    return {"kind": "unknown" if is_switch and kind not in beside else kind, "is_foreign": True}
+
+
+def _kind_of_ours(name: str, old: Any, new: Any, affects: frozenset[str]) -> Kind:
+    """Return what one of our keys or facts is about, as far as losses depend on it."""
+    if name == "data.path":
+        # A data set may have been copied to another folder, under its own name.
+        return "data" if place_of(old) != place_of(new) else "setting"
+    if "loss" not in affects:
+        return "evaluation" if "validation" in affects else "setting"
+    return next((kind for names, kind in _OURS if name.startswith(names)), "setting")
 
 
 def decays(log: RunLog) -> bool:
@@ -105,11 +162,6 @@ def _of_loss(log: RunLog) -> dict[str, str]:
     }
 
 
-def _last(log: RunLog, name: str) -> Any:
-    """Return a key or a fact of a run's last attempt."""
-    return (machine(log.facts) | dict(log.config or {})).get(name)
-
-
 def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Difference]:
     """Return the differences that can have changed the clock (or the loss), each cause once.
 
@@ -123,13 +175,11 @@ def causes(found: list[Difference], *, of: Literal["clock", "loss"]) -> list[Dif
 
 def independent(found: list[Difference]) -> list[Difference]:
     """Return the differences without the facts that follow from a differing key or engine."""
-    configured = {item.name for item in found if item.source == "config"}
-    names = configured | {item.name for item in found if item.name == "engine"}
+    sources = {item.name for item in found if item.source == "config" or item.name == "engine"}
     return [
         item
         for item in found
-        if item.source == "config"
-        or not follows(item.name, configured if item.name == "engine" else names)
+        if item.source == "config" or not follows(item.name, sources - {item.name})
     ]
 
 
@@ -152,41 +202,29 @@ def _stem(name: str, value: Any) -> Any:
     return place_of(value) if kind in ("data", "evaluation") else value
 
 
-def keys_of_others(a: RunLog, b: RunLog) -> Iterator[Difference]:
-    """Yield the differences in keys of scripts and of other trainers, whose names alone speak.
-
-    A key that one config lacks is null in it, unless the configs have little in common.
-    """
-    if a.config is None or b.config is None:
-        return
-    is_ours = {a.config.get("kind"), b.config.get("kind")} <= KINDS.keys()
-    shared = len(a.config.keys() & b.config.keys())
-    are_alike = 2 * shared >= max(len(a.config), len(b.config))
-    for item in differences(a, b):
-        is_told = are_alike or (item.name in a.config and item.name in b.config)
-        is_asked = item.source == "config" and (not is_ours or item.name.startswith("params."))
-        is_data = kind_of(item.name) in ("data", "evaluation")
-        is_moved = is_data and place_of(item.a) == place_of(item.b)
-        if is_asked and is_told and item.affects and not is_moved:
-            yield item
-
-
-def key_kind(item: Difference) -> Kind:
-    """Return what the key of a difference is about; what is on or off names no quantity."""
-    kind = kind_of(item.name)
-    is_switch = {str(item.a).lower(), str(item.b).lower()} & {"true", "false"}
-    return "unknown" if is_switch and kind not in ("setting", "evaluation", "sampling") else kind
-
-
 def unclear_key(a: RunLog, b: RunLog) -> str | None:
     """Return a key that differs and may change what a step or a loss is, None if none may.
 
     So may another text or other code of a script.
     """
-    unknown = [item.name for item in keys_of_others(a, b) if key_kind(item) == "unknown"]
+    found = differences(a, b)
+    unknown = [item.name for item in found if item.kind == "unknown"]
     if any((log.config or {}).get("kind") == "command" for log in (a, b)):
-        unknown += [item.name for item in differences(a, b) if item.name in _OF_SCRIPT]
+        unknown += [item.name for item in found if item.name in _OF_SCRIPT]
     return unknown[0] if unknown else None
+
+
+def difference_rows(a: RunLog, b: RunLog) -> list[dict[str, Any]]:
+    """Return a row per difference from run `a` to run `b`."""
+    return [
+        {
+            "differs": item.name,
+            "affects": " ".join(sorted(item.affects)) or "nothing",
+            "from": yaml_text(item.a),
+            "to": yaml_text(item.b),
+        }
+        for item in independent(differences(a, b))
+    ]
 
 
 def seeds_of(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,8 @@ from analysis.measure.loss_curve import (
 from analysis.measure.two_curves import contrast_of_curves
 from analysis.measure.work import why_images_doubtful, why_other_steps
 from analysis.observations import (
-    group_alike,
+    by_seed,
+    contrast_of_seeds,
     is_repeat,
     ran_at_once,
     replicate,
@@ -34,13 +36,15 @@ from analysis.observations import (
     without_early_ends,
 )
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import contrast, scatter_of
+from analysis.stats.contrast import scatter_of
 from analysis.stats.intervals import Floats, decimal_grid
+from analysis.stats.judge import OF_SEEDS
 from analysis.stats.mean import Mean, mean_of
 from analysis.stats.record_noise import begin_as_one
 from analysis.stats.replicates import Contrast, Quantity, Replicate, Scatter, refused
 from analysis.verdict import against_first
 from configs.errors import Unreadable
+from runs.records import is_number
 
 # The loss of a run is the mean over this share of it: a single record is noisy.
 FINAL_SHARE = 0.1
@@ -53,6 +57,8 @@ MOST_LEFT_OUT = 0.05
 GOES_ON = 1.25
 # So many losses in a row that are not finite are more than steps that a scaler skips.
 FEWEST_LOST = 3
+# The fields of an evaluation without a result: a record leaves out what is not finite.
+_PLACE = {"step", "images", "time", "attempt", "line"}
 # The distance of samples without its bias, and the margin of equivalent ones.
 FID = "fid_inf"
 FID_MARGIN = 0.02
@@ -84,7 +90,7 @@ class Compared:
 def loss_scatter(arms: Sequence[Sequence[RunLog]], compared: Compared) -> Scatter:
     """Return the scatter of the losses at the end of the repeats of all arms of a table."""
     sides = [_at_ends(without_early_ends(arms[0], arm)[1], compared.of) for arm in arms]
-    return scatter_of([_by_seed(side) for side in sides], of_loss=True)
+    return scatter_of([by_seed(side) for side in sides], of_loss=True)
 
 
 def _at_ends(logs: Sequence[RunLog], of: str) -> list[Replicate]:
@@ -113,6 +119,7 @@ def loss_contrast(
     for log in (*base, *arm):
         if doubt := why_doubtful(log, of=compared.of):
             return refused(doubt)
+    all_runs = base, arm
     base, arm, left = without_early_ends(base, arm)
     logs = [*base, *arm]
     if why := _why_not_compared(base, arm, compared):
@@ -152,15 +159,10 @@ def loss_contrast(
     replicates = [_replicate(curve, parts) for curve in found]
     count = len(before)
     runs = replicates[:count], replicates[count:]
-    seeds = [_by_seed(side) for side in runs]
-    of_one = [len(own) < len(side) and len(own) == 1 for own, side in zip(seeds, runs, strict=True)]
-    sides = runs if any(of_one) else seeds
-    result = contrast(*sides, steps=steps, of_loss=True, scatter=scatter)
+    result = contrast_of_seeds(*runs, steps=steps, of_loss=True, scatter=scatter)
     has_interval = result.mean is not None and result.mean.error is not None
     if result.why and not has_interval and (again or others):
         result = replace(result, why="; ".join([result.why, *again, *others]))
-    if any(of_one) and result.is_claim:
-        result = replace(result, is_claim=False, remarks=(*result.remarks, "of one seed"))
     remarks = [*result.remarks, *left, *again, *others, *([of_steps] if of_steps else [])]
     high = found[0].x[-1]
     if max(curve.x[-1] for curve in every) > high * (1 + ROUNDING):
@@ -168,7 +170,11 @@ def loss_contrast(
         begin = max(map(begin_of, every)) if compared.of == "loss" else 0.0
         remarks.append(Range(by=compared.by, low=begin, high=high).remark)
     unclear = unclear_key(base[0], arm[0])
-    doubts = [_told_early(every, compared.by), unclear and f"what {unclear} changes is not known"]
+    doubts = [
+        _told_early(every, compared.by),
+        unclear and f"what {unclear} changes is not known",
+        *map(told_selected, all_runs, (base, arm)),
+    ]
     if any(doubts):
         remarks += filter(None, doubts)
         result = replace(result, is_claim=False)
@@ -187,6 +193,22 @@ def _told_early(curves: Sequence[LossCurve], by: str) -> str | None:
         is_told = log.state.has_events or by not in TIMED
         if is_told and not log.state.is_done and GOES_ON * end < longest:
             return f"{log.name} ends before others"
+    return None
+
+
+def told_selected(runs: Sequence[RunLog], counted: Sequence[RunLog]) -> str | None:
+    """Return which repeat that is left out was worse than all that count, None if none was.
+
+    A recipe that diverges in half of its seeds is not as good as the other half.
+    """
+    kept = {id(log) for log in counted}
+    for log in (one for one in runs if id(one) not in kept):
+        with suppress(Unreadable):
+            own, *others = (loss_curve(one, by="step") for one in (log, *counted))
+            x = own.x[_parts(own)[0]]
+            end, *ends = (float(np.interp(x, one.x, one.loss).mean()) for one in (own, *others))
+            if end > max(ends) > 0 and math.log(end / max(ends)) > OF_SEEDS * SEED_SCATTER:
+                return f"{log.name}, which ended early, had a higher loss than those that count"
     return None
 
 
@@ -221,6 +243,10 @@ def why_doubtful(log: RunLog, *, of: str = "loss") -> str | None:
     if (step := not_finite_from(log)) is not None:
         mostly = "mostly " if (log.step[~np.isnan(log.column("loss"))] > step).any() else ""
         return f"the loss of {log.name} is {mostly}not finite from step {step} on"
+    valued = [one["step"] for one in log.evaluations if is_number(one.get(of))]
+    bare = [one["step"] for one in log.evaluations if one.keys() <= _PLACE]
+    if valued and bare and max(bare) > max(valued):
+        return f"an evaluation of {log.name} at step {max(bare)} recorded no finite value"
     for event in log.events:
         if (rows := event.get("in_a_row", 0)) >= FEWEST_LOST:
             return (
@@ -259,19 +285,6 @@ def _is_again(a: LossCurve, b: LossCurve) -> bool:
     if seed_of(a.log) == seed_of(b.log):
         return np.array_equal(a.loss, b.loss)
     return begin_as_one(a.loss, b.loss)
-
-
-def _by_seed(runs: Sequence[Replicate]) -> list[Replicate]:
-    """Return a replicate for each seed, the mean of its runs; runs without a known one stay."""
-    return [
-        replace(
-            first,
-            log=float(np.mean([first.log, *(run.log for run in others)])),
-            stretches=tuple(np.mean([run.stretches for run in (first, *others)], axis=0).tolist()),
-            blur=max(run.blur for run in (first, *others)),
-        )
-        for first, *others in group_alike(runs, lambda run: run.seed)
-    ]
 
 
 def _parts(curve: LossCurve) -> list[Floats]:

@@ -7,15 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from analysis.foreign_keys import place_of
-from analysis.measure.differences import decays, differences, key_kind, keys_of_others
+from analysis.measure.differences import differences
 from analysis.measure.time_breakdown import start_time
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
 from analysis.read.vocabulary import key_of
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
-from configs.schema import KINDS
 from runs.records import is_number
 
 AXES = {
@@ -31,12 +29,11 @@ TIMED = ("train_s", "wall", "gpu_hours")
 LATE = 0.1
 # Kinds of runs without a training to compare.
 NO_TRAINING = ("encode", "gns", "infer", "sample")
-# Keys of the objective that change how a step is drawn, not what a validation loss measures.
-_OF_STEPS = ("sampler", "strata", "bin_shares", "label_dropout", "extra.")
-# Keys of the data, and the number of images that a run found.
-_OF_IMAGES = ("data.", "images_in_set")
-# Keys of the data that augment or repair images and leave the set as it is.
-_SAME_IMAGES = ("data.flip", "data.skip_bad")
+# What a loss or an evaluation is, if a key of such a kind differs.
+_OTHER = {
+    "data": "of other data", "objective": "of another objective", "term": "of another objective",
+    "evaluation": "measured otherwise", "sampling": "measured otherwise",
+}  # fmt: skip
 # Facts in which comparable distances may differ: a run's own training data has its own path.
 _FREE = ("seed", "reference")
 _HELD_OUT = re.compile(r"(val|valid|validation|eval|test|held_out)[_/ -]?loss")
@@ -187,51 +184,31 @@ def _rank_hours(log: RunLog) -> Floats:
 def why_unlike(a: RunLog, b: RunLog, of: str) -> str | None:
     """Return why `of` is another quantity in two runs, None if it is comparable.
 
-    Losses of other objectives, other images, or latents of another VAE are not comparable. The
-    terms that training adds to its loss are not in an evaluation.
+    Losses of other objectives, other data, or latents of another VAE are not comparable. The terms
+    that training adds to its loss are not in an evaluation. Our distances of samples have facts of
+    their own.
     """
-    quantities = {"data", "objective"} if "loss" in of else {"data"}
-    measured = {"evaluation"} if "loss" in of else {"evaluation", "sampling"}
-    for item in keys_of_others(a, b):
-        if key_kind(item) in measured and of != "loss":
-            return f"their {of} may be measured otherwise ({item})"
-        if key_kind(item) in quantities:
-            return f"their {of} may be of other data or another objective ({item})"
-    if "loss" not in of:
-        return None
+    is_loss = "loss" in of
     vaes = [log.facts.get("vae_sha256") for log in (a, b)]  # an older run does not say it
-    if None not in vaes and vaes[0] != vaes[1]:
+    if is_loss and None not in vaes and vaes[0] != vaes[1]:
         return f"their {of} is of latents of another VAE"
-    is_ours = all((log.config or {}).get("kind") in KINDS for log in (a, b))
-    for item in differences(a, b) if is_ours else ():
-        if "validation" in item.affects and of != "loss":
-            return f"their {of} is measured otherwise ({item})"
-        # A data set may have been copied to another folder, under its own name.
-        is_other = item.name == "data.path" and place_of(item.a) != place_of(item.b)
-        if "loss" not in item.affects and not is_other:
-            continue
-        if item.name.startswith(_OF_IMAGES) and item.name not in _SAME_IMAGES:
-            return f"their {of} is of other images ({item})"
-        is_term = item.name == "repa.weight" or item.name.startswith("objective.")
-        is_of_step = item.name == "repa.weight" or item.name.removeprefix("objective.").startswith(
-            _OF_STEPS
-        )
-        if is_term and not (is_of_step and of != "loss"):
-            return f"their {of} is of another objective ({item})"
+    kinds = {"data", "term" if of == "loss" else "evaluation"}
+    kinds |= {"objective"} if is_loss else {"sampling"}
+    for item in differences(a, b):
+        if item.kind in kinds and (is_loss or item.is_foreign):
+            is_other = "may be" if item.is_foreign else "is"
+            return f"their {of} {is_other} {_OTHER[item.kind]} ({item})"
     return None
 
 
 def why_other_schedule(a: RunLog, b: RunLog) -> str | None:
     """Return why two runs that have seen as many images are at other places of their schedules."""
-    lengths = [item for item in keys_of_others(a, b) if key_kind(item) == "length"]
-    if decays(a) or decays(b):
-        configs = [log.config or {} for log in (a, b)]
-        images = {one.get("train.steps", 0) * one.get("train.global_batch", 1) for one in configs}
-        if len(images) > 1:
-            lengths += [item for item in differences(a, b) if item.name == "train.steps"]
-    if not lengths:
-        return None
-    return f"their schedules end at other steps ({lengths[0]})"
+    configs = [log.config or {} for log in (a, b)]
+    images = {one.get("train.steps", 0) * one.get("train.global_batch", 1) for one in configs}
+    for item in differences(a, b):
+        if item.kind == "length" and (item.is_foreign or len(images) > 1):
+            return f"their schedules end at other steps ({item})"
+    return None
 
 
 def why_other(logs: Sequence[RunLog], of: str) -> str | None:

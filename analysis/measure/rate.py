@@ -8,7 +8,6 @@ import numpy as np
 
 from analysis.measure.clocks import PAUSES, Intervals, choose_clocks, intervals, why_uncertain
 from analysis.measure.loss_curve import Range
-from analysis.measure.time_breakdown import TimeBreakdown, time_breakdown
 from analysis.read.run_log import RunLog, kept_with_log
 from analysis.stats.intervals import Estimate
 from analysis.stats.mean import MIN_VALUES, Mean
@@ -35,7 +34,6 @@ class MeasuredRate:
     intervals: Intervals
     summary: Summary | None
     images_per_unit: float | None
-    breakdown: TimeBreakdown | None
     remarks: tuple[str, ...]
 
     @property
@@ -173,7 +171,6 @@ def measure_rate(
         intervals=found,
         summary=summary,
         images_per_unit=_images_per_unit(log, found, unit, summary),
-        breakdown=time_breakdown(log),
         remarks=log.remarks,
     )
     if summary is not None and measured.doubt:

@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.gpus.load import steady_load
+from analysis.gpus.mfu import mfu
 from analysis.measure.differences import recipe, unclear_key
 from analysis.measure.loss_curve import Range
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rate, turn_rates
@@ -24,7 +27,7 @@ from analysis.observations import (
 from analysis.one_training import distinct_runs
 from analysis.read.run_log import Ints, RunLog
 from analysis.stats.contrast import contrast, scatter_of
-from analysis.stats.intervals import Estimate, Floats
+from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.mean import MIN_VALUES, Mean, satterthwaite
 from analysis.stats.replicates import FEWEST, Contrast, Quantity, Replicate, Scatter, refused
 from analysis.stats.samples import one_sample
@@ -71,9 +74,30 @@ class Arm:
         return one_sample(logs).widened(max(run.blur for run in self.runs)).ratio()
 
     @property
+    def fault(self) -> str | None:
+        """Which run a fault of its node slowed down, None if none did."""
+        faults = ((run.log.name, steady_load(run).fault) for run in self.runs)
+        told = (f"a GPU of {name} was throttled by {fault}" for name, fault in faults if fault)
+        return next(told, None)
+
+    @property
     def doubt(self) -> str | None:
         """Why the rate of a run may be another one."""
         return next(filter(None, (run.doubt for run in self.runs)), None)
+
+
+def rate_fields(arm: Arm) -> dict[str, Any]:
+    """Return the rate of an arm, in steps or in the units that its clock counts, and its use."""
+    first, rate = arm.runs[0], arm.rate
+    per_unit = first.images_per_unit
+    images_per_s = rate.value * per_unit if rate and per_unit else None
+    return {
+        "counts": first.unit,
+        **estimate_fields("units_per_s", rate if first.unit != "step" else None),
+        **estimate_fields("steps_per_s", rate if first.unit == "step" else None),
+        "images_per_s": images_per_s,
+        "mfu": mfu(first.log, images_per_s),
+    }
 
 
 def group_arms(runs: Sequence[MeasuredRate]) -> list[Arm]:
@@ -149,6 +173,9 @@ def speed_contrast(
         found = replace(found, remarks=(*found.remarks, f"in {unit}s/s"))
     if unit == "step" and (unclear := unclear_key(base.runs[0].log, arm.runs[0].log)):
         remarks.append(f"what {unclear} changes is not known")
+        found = replace(found, is_claim=False)
+    if fault := base.fault or arm.fault:
+        remarks.append(fault)
         found = replace(found, is_claim=False)
     if base.runs[0].evaluates:
         remarks.append("evaluations included")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis.measure.differences import causes, differences, recipe
+from analysis.measure.loss import why_doubtful
 from analysis.measure.time_to_target import (
     MLPERF,
     Reached,
@@ -15,11 +16,16 @@ from analysis.measure.time_to_target import (
     parse_or_find_target,
     times_to_target,
 )
-from analysis.observations import group_alike, ran_at_once, replicate, told_machines
+from analysis.observations import (
+    contrast_of_seeds,
+    group_alike,
+    ran_at_once,
+    replicate,
+    told_machines,
+)
 from analysis.one_training import distinct_runs
-from analysis.read.machine import ranks
+from analysis.read.machine import gpu, ranks
 from analysis.read.run_log import RunLog
-from analysis.stats.contrast import contrast
 from analysis.stats.intervals import Estimate, Floats, estimate_fields
 from analysis.stats.replicates import Contrast, Quantity, refused
 from analysis.verdict import against_first
@@ -137,6 +143,7 @@ def _group_row(
     gpus, batch = _size(group.logs[0])
     row: dict[str, Any] = {
         "run": group.name,
+        "gpu": gpu(group.logs[0].facts),
         "gpus": gpus or None,
         "global_batch": batch or None,
         "minutes": (group.mean("seconds") or 0) / 60 or None,
@@ -169,8 +176,9 @@ def _contrast(
     whys = [at_once[id(run.log)] for run in runs if id(run.log) in at_once]
     if whys and name != "images":
         return refused(whys[0])
-    doubted = ("step", "loss") if name == "images" else ("step", "loss", "time")
-    doubts = (run.log.uncertain.get(of) for run in runs for of in doubted)
+    doubted = ("step",) if name == "images" else ("step", "time")
+    doubts = (why_doubtful(run.log) or next(filter(None, map(run.log.uncertain.get, doubted)), None)
+              for run in runs)  # fmt: skip
     if doubt := next(filter(None, doubts), None):
         return Contrast(mean=None, why=doubt)
     if not (base.mean(name) and group.mean(name)):
@@ -187,8 +195,8 @@ def _contrast(
         for side in (base, group)
     ]
     if name == "images":
-        return contrast(*sides, of_loss=True)
-    return told_machines(contrast(*sides), [run.log for run in runs])
+        return contrast_of_seeds(*sides, of_loss=True)
+    return told_machines(contrast_of_seeds(*sides), [run.log for run in runs])
 
 
 def samples_to_target(

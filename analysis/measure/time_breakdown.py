@@ -1,6 +1,7 @@
 """The time of a run by purpose, from its first start to its last record."""
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ MOST_FALL_S = 60.0
 LONGEST_PAUSE, LONGEST_PAUSE_S = 20.0, 600.0
 # A log that begins after more intervals than this lacks its head.
 LATEST_HEAD = 2
+CLOCKS_DISAGREE = (
+    "an attempt began before the one before it ended, so the clocks of its nodes disagree"
+)
 PARTS = (
     "queue", "setup", "load", "quantise", "cache", "train", "data", "save", "sample", "eval",
     "profile", "lost", "between", "other",
@@ -27,22 +31,22 @@ PARTS = (
 class TimeBreakdown:
     """Seconds by purpose; `began` (since 1970) and `wall_s` exclude the queue.
 
+    A branch has the clocks of its trunk: it `began` with this, and the seconds are its own.
+    `allocated_s` are those for which the run had its devices: all but the time between attempts.
     `device_s` are the seconds of attempts times their ranks by the model of their GPUs, NaN if the
-    ranks are not known. `setup` includes the start of the job if it is recorded. `train` excludes
+    ranks are not known. `setup` includes the start of the job if it is recorded, and all of an
+    attempt whose ranks never started. `train` excludes
     waits for data. `lost` is training that a later attempt repeated, `between` the time between
-    attempts, and `other` the time that no clock of the run covers.
+    attempts, and `other` the time that no clock of the run covers. If the clocks of attempts
+    disagree, `began` and `wall_s` are NaN.
     """
 
     began: float
     wall_s: float
+    allocated_s: float
     seconds: Mapping[str, float]
     steps: int
     device_s: Mapping[str | None, float]
-
-    @property
-    def allocated_s(self) -> float:
-        """Seconds for which the run had its devices: all but the time between attempts."""
-        return self.wall_s - self.seconds.get("between", 0.0)
 
     @property
     def steps_per_s(self) -> float | None:
@@ -56,23 +60,28 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
     if "time" in log.uncertain:
         return None
     rows, begun = _all_rows(log), {event["attempt"]: event for event in starts(log.events)}
-    if not rows or not begun:
+    placed = {number for number, stay in log.stays.items() if None not in (stay.began, stay.ended)}
+    attempts = sorted(begun.keys() | placed)
+    if not attempts:
         return _from_timestamps(log)
     seconds = dict.fromkeys(PARTS, 0.0)
-    began, ended = float("inf"), float("-inf")
+    began, ended, allocated_s, trunk_s = math.nan, -math.inf, 0.0, 0.0
     device_s: dict[str | None, float] = {}
-    for number, start in sorted(begun.items()):
+    for number in attempts:
         own = sorted(
             (row for row in rows if row["attempt"] == number), key=lambda row: int(row["step"])
         )
-        base = _row_before(rows, number, start.get("step", 0))
-        begin = _clock_start(start["time"], own, base)
-        stay = log.stays.get(number)
-        job_began = stay.began if stay and stay.began is not None else begin
-        seconds["setup"] += max(0.0, begin - job_began)
-        begin = min(begin, job_began)
-        if number > min(begun):
-            seconds["between"] += max(0.0, begin - ended)
+        start, stay = begun.get(number), log.stays.get(number)
+        base = _row_before(rows, number, start.get("step", 0) if start else 0)
+        if start and own and number == attempts[0]:
+            base = _clocks_of_trunk(start, own)
+            trunk_s = sum(base[name] for name in base if name != "data_s")
+        job_began, job_ended = (stay.began, stay.ended) if stay else (None, None)
+        begin = job_began or 0.0
+        if start is not None:
+            clocked = _clock_start(start["time"], own, base)
+            begin = min(clocked, job_began or clocked)
+            seconds["setup"] += clocked - begin
         # The end events hold the clocks of what follows the last step: its save and samples.
         records = [*own, *_end_events(log, number)]
         for name in CLOCKED:
@@ -81,21 +90,29 @@ def time_breakdown(log: RunLog) -> TimeBreakdown | None:
         repeated = [row for row in own if later and row["step"] > min(later)]
         kept = own[len(own) - len(repeated) - 1] if len(repeated) < len(own) else base
         seconds["lost"] += _increase(repeated, "train_s", kept.get("train_s", 0.0))
-        job_ended = stay.ended if stay and stay.ended is not None else begin
-        end = max(begin, *_end_times(log, own, number), job_ended)
+        end = max(begin, *_end_times(log, own, number), job_ended or begin)
+        seconds["setup"] += end - begin if start is None else 0.0
         count, model = ranks(log.facts), gpu(log.facts)
         if stay is not None and stay.ranks is not None:
             count, model = stay.ranks, stay.gpu
         device_s[model] = device_s.get(model, 0.0) + (end - begin) * (count or np.nan)
-        began, ended = min(began, begin), max(ended, end)
+        allocated_s += end - begin
+        if number == attempts[0]:
+            began = begin
+        elif begin < ended - MOST_FALL_S:
+            began = math.nan
+        else:
+            seconds["between"] += max(0.0, begin - ended)
+        ended = max(ended, end)
     seconds["train"] -= seconds["data"] + seconds["lost"]
     queued = [event["time"] for event in submissions(log.events)]
-    seconds["queue"] = max(0.0, began - queued[0]) if queued else 0.0
-    known = sum(value for name, value in seconds.items() if name != "queue")
-    seconds["other"] = max(0.0, ended - began - known)
+    seconds["queue"] = max(0.0, began - queued[0]) if queued and began > 0 else 0.0
+    known = sum(value for name, value in seconds.items() if name not in ("queue", "between"))
+    seconds["other"] = max(0.0, allocated_s - known)
     return TimeBreakdown(
-        began=began,
+        began=began - trunk_s,
         wall_s=ended - began,
+        allocated_s=allocated_s,
         seconds=seconds,
         steps=int(log.step[-1]) if len(log) else 0,
         device_s=device_s,
@@ -109,17 +126,20 @@ def _from_timestamps(log: RunLog) -> TimeBreakdown | None:
     are `between`. Time stamps that fall, such as local ones after summer time, tell no time.
     """
     rows = np.flatnonzero(~np.isnan(log.column("time")))
-    waits = np.diff(log.column("time")[rows])
+    time = log.column("time")[rows]
+    waits = np.diff(time)
     if len(rows) < 2 or waits.min() < -MOST_FALL_S:
         return None
     between = float(waits[waits > max(LONGEST_PAUSE * np.median(waits), LONGEST_PAUSE_S)].sum())
-    seconds = {"between": between} if between else {}
-    first, last = rows[0], rows[-1]
-    began = float(log.column("time")[first])
-    wall, steps = float(log.column("time")[last]) - began, int(log.step[last] - log.step[first])
-    count = ranks(log.facts) if log.attempts == 1 else None
-    device_s = {gpu(log.facts): (count or np.nan) * (wall - between)}
-    return TimeBreakdown(began=began, wall_s=wall, seconds=seconds, steps=steps, device_s=device_s)
+    wall_s, count = float(time[-1] - time[0]), ranks(log.facts) if log.attempts == 1 else None
+    return TimeBreakdown(
+        began=float(time[0]),
+        wall_s=wall_s,
+        allocated_s=wall_s - between,
+        seconds={"between": between} if between else {},
+        steps=int(log.step[rows[-1]] - log.step[rows[0]]),
+        device_s={gpu(log.facts): (count or np.nan) * (wall_s - between)},
+    )
 
 
 def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, Any]) -> float:
@@ -129,6 +149,18 @@ def _clock_start(started: float, own: list[dict[str, Any]], base: Mapping[str, A
     first = own[0]
     spent = [first.get(name, 0.0) - base.get(name, 0.0) for name in CLOCKED if name != "data_s"]
     return float(min(started, first["time"] - sum(spent)))
+
+
+def _clocks_of_trunk(
+    start: Mapping[str, Any], own: Sequence[Mapping[str, Any]]
+) -> Mapping[str, float]:
+    """Return the clocks at the start of a branch, by the pace of its records; else nothing."""
+    first, last, step = own[0], own[-1], start.get("step", 0)
+    base = {name: float(first[name]) for name in CLOCKED if name in first} if step else {}
+    for name in base.keys() & {"train_s", "data_s"} if len(own) > 1 else ():
+        pace = (last[name] - first[name]) / (last["step"] - first["step"])
+        base[name] = max(0.0, base[name] - pace * (first["step"] - step))
+    return base
 
 
 def _end_times(log: RunLog, own: list[dict[str, Any]], number: int) -> list[float]:
@@ -172,6 +204,8 @@ def start_time(log: RunLog) -> float | None:
     begun = [event["time"] for event in starts(log.events)]
     breakdown = time_breakdown(log)
     if begun and breakdown is not None and "train_s" in log.values:
+        if math.isnan(breakdown.began):
+            raise Unreadable(f"{log.path}: {CLOCKS_DISAGREE}")
         return breakdown.began
     if "time" not in log.values and "elapsed_s" in log.values:
         return 0.0
@@ -183,3 +217,20 @@ def start_time(log: RunLog) -> float | None:
     if step[0] > LATEST_HEAD * np.median(steps):
         raise Unreadable(f"{log.path}: begins at step {step[0]}: when it began is not known")
     return float(time[0] - step[0] * np.median(np.diff(time)[steps > 0] / steps[steps > 0]))
+
+
+def time_rows(logs: Iterable[RunLog]) -> list[dict[str, Any]]:
+    """Return the seconds of each run by purpose, and its end-to-end rate."""
+    found = []
+    for log, breakdown in ((log, time_breakdown(log)) for log in logs):
+        if breakdown is not None:
+            parts = breakdown.seconds.items()
+            found.append(
+                {
+                    "run": log.name,
+                    "end_to_end_steps_per_s": breakdown.steps_per_s,
+                    "wall_s": None if math.isnan(breakdown.wall_s) else breakdown.wall_s,
+                }
+                | {f"{name}_s": round(value, 3) for name, value in parts if value >= 0.0005}
+            )
+    return found

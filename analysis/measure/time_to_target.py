@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from analysis.measure.loss import final_loss
 from analysis.measure.loss_curve import sense_of, why_other, why_unlike
 from analysis.measure.time_breakdown import start_time
-from analysis.read.run_log import RunLog
+from analysis.read.run_log import CLOCKED, RunLog
 from analysis.stats.intervals import Floats
 from configs.errors import Unreadable
 from runs.records import ends
@@ -131,7 +131,7 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
     steps, images, time = (float(np.interp(at, rows, of)) for of in places)
     if math.isnan(time):
         raise Unreadable(f"{log.path}: records no time beside its {target.name}")
-    seconds = time - began
+    seconds = _seconds_of_turns(log, time) if log.turns else time - began
     if seconds <= 0 or images <= 0:
         raise Unreadable(f"{log.path}: meets {target} before it has trained")
     known = ~np.isnan(log.column("train_s")) & ~np.isnan(log.column("time"))
@@ -148,6 +148,12 @@ def time_to_target(log: RunLog, target: Target) -> TimeToTarget | None:
         images_per_s=images / train_s,
         availability=train_s / seconds,
     )
+
+
+def _seconds_of_turns(log: RunLog, time: float) -> float:
+    """Return the seconds on the clocks of a run until a time: it waited while others had turns."""
+    clocks = [log.column(name) for name in CLOCKED if name in log.values and name != "data_s"]
+    return float(np.interp(time, log.column("time"), np.sum(clocks, axis=0)))
 
 
 def _metric(log: RunLog, name: str) -> Floats:

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis.foreign_keys import kind_of
 from analysis.measure.clocks import available_clocks, works_differ
-from analysis.measure.differences import BOTH, Difference, key_kind, keys_of_others
+from analysis.measure.differences import BOTH, Difference, differences
 from analysis.measure.rate import MeasuredRate
 from analysis.read.machine import ranks
 from analysis.read.run_log import RunLog
@@ -49,7 +49,7 @@ def why_other_steps(a: RunLog, b: RunLog) -> str | None:
     parts = _parts(a, b)
     if _have_one_batch(a, b, parts):
         return None
-    batches = (item for item in parts if key_kind(item) == "batch")
+    batches = (item for item in parts if item.kind == "batch")
     if (batch := next(batches, None)) is not None:
         return f"steps of another batch ({batch})"
     if told := _other_devices(a, b, parts):
@@ -65,13 +65,16 @@ def why_other_steps(a: RunLog, b: RunLog) -> str | None:
 
 def _parts(a: RunLog, b: RunLog) -> list[Difference]:
     """Return the differences of a batch or of devices: of configs, and of columns that stay."""
-    found = [*keys_of_others(a, b)]
+    found = differences(a, b)
     for name in sorted(a.values.keys() & b.values.keys()):
         each = [np.unique(log.values[name][np.isfinite(log.values[name])]) for log in (a, b)]
         if {len(values) for values in each} == {1} and each[0] != each[1]:
             old, new = (f"{values[0]:g}" for values in each)
-            found.append(Difference(name=name, a=old, b=new, source="config", affects=BOTH))
-    return [item for item in found if key_kind(item) in ("batch", "devices")]
+            kind = kind_of(name)
+            found.append(
+                Difference(name=name, a=old, b=new, source="config", affects=BOTH, kind=kind)
+            )
+    return [item for item in found if item.kind in ("batch", "devices")]
 
 
 def _have_one_batch(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> bool:
@@ -94,7 +97,7 @@ def _have_one_batch(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> bool:
 
 def _other_devices(a: RunLog, b: RunLog, parts: Sequence[Difference]) -> str | None:
     """Return in which number of devices two runs differ, None if in none that is known."""
-    devices = (str(item) for item in parts if key_kind(item) == "devices")
+    devices = (str(item) for item in parts if item.kind == "devices")
     counts = ranks(a.facts), ranks(b.facts)
     is_known = None not in counts and counts[0] != counts[1]
     return next(devices, f"ranks: {counts[0]} -> {counts[1]}" if is_known else None)
@@ -111,7 +114,7 @@ def why_images_doubtful(a: RunLog, b: RunLog) -> str | None:
     parts = _parts(a, b)
     if _have_one_batch(a, b, parts):
         return None
-    batches = (str(item) for item in parts if key_kind(item) == "batch")
+    batches = (str(item) for item in parts if item.kind == "batch")
     told = _other_devices(a, b, parts)
     each = [float(log.last("images") or 0) / max(int(log.step[-1]), 1) for log in (a, b)]
     if abs(each[0] - each[1]) > 0.01 * max(each):

@@ -12,10 +12,11 @@ from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from analysis.read.run_names import named
 from analysis.read.tar_archive import in_archive
-from configs.errors import Unreadable
+from configs.errors import ConfigError, Unreadable
 from configs.files import open_regular
 from configs.progress import counted
 from runs.folder import RunFolder, find_runs, is_run
+from runs.jobs import job_of_attempt
 from runs.study_folder import StudyFolder, is_study_folder
 
 # Files that should hold a run; a folder's other files are skipped without a remark.
@@ -113,23 +114,39 @@ def _read_others(place: PathContents) -> ReadLogs:
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
     """Yield a file, or those under a folder in the order of their names, but no links; and names.
 
-    Run folders are left out, the table beside a report, and what wandb keeps beside its records.
+    Left out are run folders and studies, the output of their jobs, tables of runs beside them or
+    beside a report, and what wandb keeps beside its records.
     """
     if not path.is_dir():
         yield path, path.name
-    own = {run.path.resolve() for run in _our_runs(path)}
+    ours = _our_runs(path)
+    own = {run.path.resolve() for run in ours}
+    jobs = {job for run in ours for job in _jobs(run)}
     for here, folders, files in os.walk(path):
-        kept = (name for name in folders if name not in SKIPPED)
-        folders[:] = sorted(name for name in kept if (Path(here) / name).resolve() not in own)
+        below = [Path(here) / name for name in sorted(folders) if name not in SKIPPED]
+        kept = (one for one in below if one.resolve() not in own and not is_study_folder(one))
+        folders[:] = [folder.name for folder in kept]
         if of_wandb := [name for name in files if _OF_WANDB.fullmatch(name)]:
             folders[:], files = [], of_wandb
         for file in (Path(here) / name for name in sorted(files)):
-            if file.is_file() and not file.is_symlink() and not _is_of_report(file):
+            if not file.is_file() or file.is_symlink():
+                continue
+            is_of_job = file.suffix == ".out" and file.stem.rpartition("-")[2] in jobs
+            if not (is_of_job or _is_table_of_runs(file, has_runs=bool(own))):
                 yield file, _name(file, path)
 
 
-def _is_of_report(file: Path) -> bool:
-    if file.suffix != ".csv" or not file.with_suffix(".html").exists():
+def _jobs(run: RunFolder) -> set[str]:
+    """Return the ids of the Slurm jobs that a run had; none if its manifest is damaged."""
+    try:
+        return {job for entry in run.entries() if (job := job_of_attempt(entry))}
+    except ConfigError:
+        return set()
+
+
+def _is_table_of_runs(file: Path, *, has_runs: bool) -> bool:
+    """Whether a command made a table of runs that are beside it, or on a page beside it."""
+    if file.suffix != ".csv" or not (has_runs or file.with_suffix(".html").exists()):
         return False
     with open_regular(file) as table:
         return table.read(4) == b"run,"

@@ -5,36 +5,41 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.measure.loss_curve import AXES, axis_of
-from analysis.measure.speed_table import time_rows
+from analysis.detect.detectors import detect, finding_row
+from analysis.gpus.load import explained, steady_load
+from analysis.measure.differences import yaml_text
+from analysis.measure.loss_curve import AXES, NO_TRAINING, axis_of
+from analysis.measure.rate import measure_rates
+from analysis.measure.speed import Arm, group_arms
+from analysis.measure.time_breakdown import time_rows
 from analysis.read.find import read_all
+from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.read.tar_archive import as_named
-from analysis.report.html import inert_json, listing, page, section, table
-from analysis.report.runs import curves_data, curves_section, runs_data, table_row
-from analysis.report.samples import samples_section
-from analysis.report.sections import (
-    cells,
-    findings,
-    remarks,
-    settings,
-    time,
-    trained_arms,
-    verdicts,
-)
-from analysis.study.compare import compare_all
+from analysis.report.html import aside, folded, inert_json, listing, page, section, table, text
+from analysis.report.runs import curves_data, curves_parts, runs_data, table_row
+from analysis.report.samples import samples
+from analysis.study.cells import hardware_text, rows_of, started_runs
+from analysis.study.compare import compare_all, told
+from analysis.table import for_people
 from configs.errors import Unreadable
 from configs.files import read_bytes
+from configs.table import Row
 from runs.folder import RunFolder
 
-MOST_IMAGES = 160
+MOST_IMAGES, MOST_FINDINGS = 160, 200
 LARGEST_PAGE = 1 << 28
 _RECORD = re.compile(r'<script type="application/json" id="record">(.*?)</script>', re.DOTALL)
+_LONGEST_PLACE = 60
+# No name of a tag such as h2.
+_NUMBER = re.compile(r"\b\d")
+_CODE = re.compile(r"<(style|script)>.*?</\1>", re.DOTALL)
 
 
 class ReportRecord(BaseModel):
@@ -106,23 +111,46 @@ def build(record: ReportRecord, out: Path) -> Report:
 
 def _page(logs: Sequence[RunLog], record: ReportRecord, unread: Sequence[str]) -> str:
     """Return the page on runs, which are compared with the first."""
-    rows, arms = [table_row(log) for log in logs], trained_arms(logs)
-    by = axis_of(run.log for arm in arms for run in arm.runs)
+    rows = [table_row(log) for log in logs]
+    trained = [
+        log for log in started_runs(logs) if (log.config or {}).get("kind") not in NO_TRAINING
+    ]
+    arms = group_arms(measure_rates(trained))
+    by = axis_of(trained)
     found = compare_all(arms, by=by, margin=record.margin) if arms else []
-    within = f"Losses over {AXES[by]}, the same within {record.margin:.1%}."
-    times = [row for row in time_rows(arms) if row["wall_s"] > 0]
     drawn = curves_data(logs)
+    faults = [finding_row(log, one) for log in logs for one in detect(log)]
+    more = len(faults) - MOST_FINDINGS
+    runs = [run for arm in arms for run in arm.runs]
+    times = [row for row in time_rows(run.log for run in runs) if row["wall_s"]]
+    remarks = [line for run in runs for line in (*run.remarks, *explained(run, steady_load(run)))]
+    within = f"Losses over {AXES[by]}, the same within {record.margin:.1%}."
+    hardware = f"On {hardware_text([run.log for run in runs])}. {within}"
+    cells = [for_people(row) for row in rows_of(arms, found)] if arms else []
+    titled = {
+        "samples": ("Samples", [samples(logs, most_images=MOST_IMAGES)]),
+        "verdicts": ("Verdicts", [_verdicts(arms, found)]),
+        "cells": ("Cells", [table(cells), aside(hardware)] if cells else []),
+        "runs": ("Runs", [table(rows)]),
+        "curves": ("Curves", curves_parts(drawn, logs)),
+        "time": (
+            "Time by purpose, in seconds",
+            [table(times), '<div id="shares"></div>'] if times else [],
+        ),
+        "findings": (
+            "Findings",
+            [
+                table(faults[:MOST_FINDINGS]) if faults else aside("The detectors found nothing."),
+                aside(f"{more} more") if more > 0 else "",
+            ],
+        ),
+        "settings": ("Config and machine", _settings(logs[0]) if len(logs) == 1 else []),
+        "compare": ("Two runs side by side", ['<div id="configs"></div>'] if len(logs) > 1 else []),
+        "remarks": ("Remarks", [listing(remarks)]),
+        "unread": ("Not read", [listing(unread)]),
+    }
     sections = {
-        "samples": samples_section(logs, most_images=MOST_IMAGES),
-        "verdicts": verdicts(arms, found),
-        "cells": cells(arms, found, told=within),
-        "runs": section("runs", "Runs", table(rows)),
-        "curves": curves_section(drawn, logs),
-        "time": time(times),
-        "findings": findings(logs),
-        "settings" if len(logs) == 1 else "compare": settings(logs),
-        "remarks": remarks(arms),
-        "unread": section("unread", "Not read", listing(unread)) if unread else "",
+        name: section(name, title, *parts) for name, (title, parts) in titled.items() if any(parts)
     }
     formats = ", ".join(dict.fromkeys(log.format for log in logs))
     count = f"{len(logs)} {'run' if len(logs) == 1 else 'runs'}"
@@ -130,6 +158,25 @@ def _page(logs: Sequence[RunLog], record: ReportRecord, unread: Sequence[str]) -
     subtitle = f"{_question(logs)}{count} ({formats}){base}"
     data = runs_data(logs, rows) | drawn | {"time": times}
     return page(record.title, subtitle, sections, data=data, record=inert_json(record.model_dump()))
+
+
+def _verdicts(arms: Sequence[Arm], found: Sequence[Row]) -> str:
+    """Return what `compare` says of each arm's speed, loss and quality against the first."""
+    lines = []
+    for arm in arms[1:]:
+        words = "<br>".join(text(told(row)) for row in found if row["run"] == arm.name)
+        lines.append(f"<li><b>{text(arm.name)}</b><br>{words}</li>")
+    return f'<ul class="verdicts">{"".join(lines)}</ul>' if lines else ""
+
+
+def _settings(log: RunLog) -> list[str]:
+    """Return the config and the machine of a run."""
+    known = {"Config": log.config or {}, "Machine": machine(log.facts)}
+    return [
+        folded(title, table([{"name": n, "value": yaml_text(value)} for n, value in facts.items()]))
+        for title, facts in known.items()
+        if facts
+    ]
 
 
 def _hashes(logs: Sequence[RunLog], out: Path) -> Mapping[str, str]:
@@ -157,3 +204,33 @@ def _question(logs: Sequence[RunLog]) -> str:
     """Return the question of the runs if all have the same one, else nothing."""
     questions = {(log.config or {}).get("question") for log in logs}
     return f"{questions.pop()} " if len(questions) == 1 and None not in questions else ""
+
+
+def check(page: Path) -> tuple[list[dict[str, Any]], list[str], int]:
+    """Return a row per number or word that differs, remarks, and how many numbers agree.
+
+    The page is made again from the sources of the record, so every number is recomputed. The
+    remarks name sources that changed. Raise `Unreadable` if the record or a source is missing.
+    """
+    record = read_record(page)
+    made = build(record, page.parent)
+    here = without_record(read_bytes(page, most=LARGEST_PAGE).decode(errors="replace"))
+    fresh = without_record(made.page)
+    rows: list[dict[str, Any]] = []
+    agreeing = 0
+    lines = zip_longest(*(_CODE.sub("", one).split("\n") for one in (here, fresh)))
+    for number, both in enumerate(lines, start=1):
+        place = re.sub("<[^>]*>", " ", both[1] or both[0] or "")[:_LONGEST_PLACE].split()
+        pairs = list(zip_longest(*(re.split(r'[<>,\s"]+', line or "") for line in both)))
+        agreeing += sum(a == b and bool(_NUMBER.search(a)) for a, b in pairs)
+        rows += [
+            {"line": number, "of": " ".join(place), "here": a, "recomputed": b}
+            for a, b in pairs
+            if a != b
+        ]
+    if here != fresh and not rows:
+        rows.append({"of": "the scripts or the style", "here": "other bytes"})
+    unlike = {*record.hashes.items()} ^ {*made.record.hashes.items()}
+    sources = sorted({source for source, _ in unlike})
+    remarks = [f"{source}: not the file that the report was made from" for source in sources]
+    return rows, remarks, agreeing

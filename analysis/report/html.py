@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 from configs.table import formatted, heading, is_number
@@ -143,32 +144,12 @@ def page(title: str, subtitle: str, sections: Mapping[str, str], *, data: Any, r
         f'<script type="application/json" id="{name}">{content}</script>'
         for name, content in known.items()
     )
-    bodies = "\n".join(shown.values())
-    hashes = " ".join(map(_hash, scripts))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
- content="default-src 'none'; style-src {_hash(style)}; script-src {hashes}; img-src data:;
- base-uri 'none'; form-action 'none'">
-<link rel="icon" href="data:,">
-<title>{text(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-<header><h1>{text(title)}</h1><p>{text(subtitle)}</p><nav>{links}</nav></header>
-<main>
-{bodies}
-</main>
-<footer>Intervals are 95 %. Rates are means after warm-up; each names its clock.
-A ratio is taken within one clock only.</footer>
-{blocks}
-{inline}
-</body>
-</html>
-"""
+    filled = {
+        "title": text(title), "subtitle": text(subtitle), "style": style, "links": links,
+        "sections": "\n".join(shown.values()), "data": blocks, "scripts": inline,
+        "of_style": _hash(style), "of_scripts": " ".join(map(_hash, scripts)),
+    }  # fmt: skip
+    return Template((STATIC / "page.html").read_text("utf-8")).substitute(filled)
 
 
 def _hash(source: str) -> str:

@@ -14,7 +14,7 @@ from analysis.measure.speed import group_arms
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve
-from analysis.report.html import aside, section
+from analysis.report.html import aside
 from analysis.study.cells import seconds_per_image, started_runs
 
 # Evaluations whose last value is a column.
@@ -87,10 +87,10 @@ def curves_data(logs: Sequence[RunLog]) -> dict[str, Any]:
     return {"axes": AXES, "curves": [*means, *drawn]}
 
 
-def curves_section(data: Mapping[str, Any], logs: Sequence[RunLog]) -> str:
-    """Return the place of the curves, which the script draws."""
+def curves_parts(data: Mapping[str, Any], logs: Sequence[RunLog]) -> list[str]:
+    """Return the place of the curves, which the script draws, and remarks on them."""
     if not data["curves"]:
-        return ""
+        return []
     known = {row for one in data["curves"] if "loss" in one["curves"] for row in one["rows"]}
     with_loss = [logs[row] for row in sorted(known)]
     remarks = ["Long curves are thinned to the least and the largest value of equal stretches."]
@@ -100,4 +100,4 @@ def curves_section(data: Mapping[str, Any], logs: Sequence[RunLog]) -> str:
             "losses of the same quantity can be compared."
         )
     place = '<div id="curves-plot"></div><noscript><p>Curves need JavaScript.</p></noscript>'
-    return section("curves", "Curves", place, *map(aside, remarks))
+    return [place, *map(aside, remarks)]

@@ -18,7 +18,7 @@ from analysis.measure.differences import yaml_text
 from analysis.observations import group_alike
 from analysis.read.machine import gpu
 from analysis.read.run_log import RunLog
-from analysis.report.html import aside, section, text
+from analysis.report.html import aside, text
 from configs.files import open_regular
 from configs.schema import tagged
 from runs.folder import RunFolder
@@ -49,7 +49,8 @@ class SampleSeries:
 def series_of(log: RunLog) -> Iterator[SampleSeries]:
     """Yield the series of a run: its grids, and the images of each prompt."""
     folder, config = RunFolder(log.path).samples, log.config or {}
-    facts = {name: yaml_text(value) for name, value in config.items() if _chooses_what(name)}
+    facts = {name: log.changed.get(name, yaml_text(value))
+             for name, value in config.items() if _chooses_what(name)}  # fmt: skip
     is_seeded = "sample.seed" not in config and "seed" in config
     grids = facts | {"seed": str(config["seed"])} if is_seeded else facts
     numbered = _files(folder)
@@ -138,7 +139,7 @@ def picture(path: Path) -> str | None:
     return f"data:image/{'jpeg' if is_large else 'png'};base64,{content}"
 
 
-def samples_section(logs: Sequence[RunLog], *, most_images: int) -> str:
+def samples(logs: Sequence[RunLog], *, most_images: int) -> str:
     """Return the grids of all runs with at most `most_images` samples.
 
     Many runs have fewer steps each, at least the first and the last.
@@ -150,9 +151,9 @@ def samples_section(logs: Sequence[RunLog], *, most_images: int) -> str:
     most_steps = max(2, min(MAX_STEPS, most_images // len(shown)))
     grids = sample_grids(shown)
     more = f"The first {len(shown)} of {len(every)} series of samples."
-    told = aside(more) if len(every) > len(shown) else ""
+    told = [aside(more)] if len(every) > len(shown) else []
     drawn = (_grid(one, _title(one, grids), most_steps) for one in grids)
-    return section("samples", "Samples", *drawn, told, '<div id="viewer"></div>')
+    return "\n".join([*drawn, *told, '<div id="viewer"></div>'])
 
 
 def _grid(grid: Sequence[SampleSeries], title: str, most_steps: int) -> str:

@@ -152,7 +152,14 @@ def _by_rounds(base: Sequence[Replicate], arm: Sequence[Replicate]) -> Contrast 
             why=f"{len(shared)} rounds in common: a claim needs {FEWEST}",
         )
     gaps = np.array([sides[1][name] - sides[0][name] for name in shared])
-    return Contrast(mean=one_sample(gaps), unit="round", n=len(gaps), is_claim=True)
+    where = " and ".join(sorted(frozenset[str]().union(*(run.nodes for run in (*base, *arm)))))
+    return Contrast(
+        mean=one_sample(gaps),
+        unit="round",
+        n=len(gaps),
+        is_claim=True,
+        remarks=(f"on {where}",) if where else (),
+    )
 
 
 def _round_means(arm: Sequence[Replicate]) -> dict[str, float]:

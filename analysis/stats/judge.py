@@ -12,6 +12,8 @@ HOLDS_ONE = "the interval holds 1"
 ONE_RECIPE = "nothing known differs between them: runs of one recipe scatter, too"
 BY_CHANCE = "one of so many comparisons may differ as much by chance"
 LEVEL = 0.05
+# Two runs differ by at most so many deviations of one of them in 95 of 100 cases.
+OF_SEEDS = 1.96 * 2**0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
         return quantity.word(one.mean.value), None
     if one.of_one_recipe or one.unsure:
         return "undetermined", one.unsure or ONE_RECIPE
-    allowed = 1.96 * 2**0.5 * quantity.seed_scatter
+    allowed = OF_SEEDS * quantity.seed_scatter
     ends = one.mean.estimate()
     assert ends.low is not None
     assert ends.high is not None

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from analysis.measure.differences import difference_rows
 from analysis.measure.loss import FID, FID_MARGIN, Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses, sense_of
 from analysis.measure.rate import measure_rates
 from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
-from analysis.measure.speed_table import difference_rows
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import of_cells, scatter_of_single
@@ -105,4 +105,9 @@ def told(row: Row) -> str:
 
 def differences_of(arms: Sequence[Arm]) -> list[dict[str, Any]]:
     """Return a row per difference of each arm from the first."""
-    return [{"run": arm.name, **row} for arm in arms[1:] for row in difference_rows(arms[0], arm)]
+    base, *others = arms
+    return [
+        {"run": arm.name, **row}
+        for arm in others
+        for row in difference_rows(base.runs[0].log, arm.runs[0].log)
+    ]

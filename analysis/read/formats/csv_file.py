@@ -56,8 +56,11 @@ def _are_names(cells: Sequence[str]) -> bool:
 
 
 def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str]) -> list[RunLog]:
-    """Return the runs in a table; a header that returns in the middle changes the columns."""
-    rows: list[tuple[int, dict[str, float]]] = []
+    """Return the runs in a table; a header that returns in the middle changes the columns.
+
+    A column `run` of names tells them apart.
+    """
+    tables: dict[str, list[tuple[int, dict[str, float]]]] = {}
     head = list[str]()
     # What TensorBoard downloads.
     tag = re.search(r"-tag-(.+)\.csv$", path.name)
@@ -71,9 +74,12 @@ def read_csv(path: Path, *, name: str, delimiter: str, columns: Mapping[str, str
                 continue
             named = dict(zip(head, cells, strict=False))
             # A comma is one of decimals where another sign stands between cells.
-            rows.append((line, as_numbers(named, has_commas=delimiter != ",")))
-    runs = dict.fromkeys(cell.rpartition(" - ")[0] for cell in head if cell.endswith("__MIN"))
-    tables = {run: _of_run(rows, run) for run in runs} or {name: rows}
+            numbers = as_numbers(named, has_commas=delimiter != ",")
+            run = "" if "run" in numbers else named.get("run", "").strip()
+            tables.setdefault(run or name, []).append((line, numbers))
+    of_page = dict.fromkeys(cell.rpartition(" - ")[0] for cell in head if cell.endswith("__MIN"))
+    rows = tables.get(name, [])
+    tables = {run: _of_run(rows, run) for run in of_page} or tables or {name: rows}
     options: Mapping[str, Any] = {"path": path, "kind": "csv", "columns": columns}
     return [log for run, own in tables.items() for log in logs_of(own, name=run, **options)]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from analysis.__main__ import main
-from analysis.audit.claims import parse_value
+from analysis.commands.audit import parse_value
 from tests.analysis.synthetic_runs import SyntheticRun
 
 

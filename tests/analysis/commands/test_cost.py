@@ -70,6 +70,15 @@ def test_a_counter_that_begins_again_or_is_missing_is_bridged_by_power(plant, as
     assert [row["energy_by"] for row in rows] == ["NVML counter and power", "NVML power"]
 
 
+def test_a_counter_counts_over_rows_without_a_reading(plant, asked):
+    [run] = plant(a=POWERED)
+    rewrite(run, lambda row: {n: v for n, v in row.items() if n != "power_w" and (
+        n != "energy_j" or round(row["time"] / row["span_s"]) % 2)})  # fmt: skip
+    [row] = asked("cost", run)
+    assert row["energy_kwh"] == pytest.approx(KWH, rel=0.05)
+    assert row["energy_share"] == pytest.approx(1, abs=0.05)
+
+
 def test_a_part_or_a_shared_card_is_said_to_be_whole(plant, asked):
     part = replace(POWERED, gpu_facts={"mig": 1})
     shared = replace(POWERED, gpu_readings={"power_w": 360.0, "others": 1})

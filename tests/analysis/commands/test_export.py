@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from analysis.__main__ import main
+from analysis.commands.export import tracked
 from analysis.read.find import read_logs
-from analysis.wandb_export import tracked
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 

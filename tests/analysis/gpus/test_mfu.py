@@ -58,17 +58,20 @@ def test_mfu_is_relative_to_all_devices(tmp_path, capsys):
         {"facts": XL | {"training_flops_per_image": -1}},
         {"facts": XL | {"training_flops_per_image": True}},
         {"facts": XL | {"ranks": 0}},
+        {"steps_per_s": 10.0},  # more than the peak
         {"facts": XL | {"placement": [{"gpu": "NVIDIA A40"}, {"gpu": "NVIDIA H200"}], "ranks": 2}},
     ],
 )
-def test_an_unknown_device_dtype_or_count_has_no_mfu(unknown, tmp_path, capsys):
+def test_an_unknown_device_dtype_or_count_or_an_impossible_rate_has_no_mfu(
+    unknown, tmp_path, capsys
+):
     [row] = run_json(capsys, "speed", generate_run(tmp_path / "a", replace(FAST_DIT, **unknown)))
     assert "mfu" not in row
 
 
 @pytest.mark.parametrize(("compute", "peak"), [("float32", 19.5), ("tfloat32", 156)])
 def test_single_precision_and_tf32_have_their_own_peaks(compute, peak, tmp_path, capsys):
-    run = generate_run(
-        tmp_path / "a", replace(FAST_DIT, facts=XL | {"dtypes": {"compute": compute}})
-    )
-    assert run_json(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.244 * 312 / peak, rel=0.01)
+    slower = FAST_DIT.steps_per_s / 10
+    told = {"facts": XL | {"dtypes": {"compute": compute}}, "steps_per_s": slower}
+    run = generate_run(tmp_path / "a", replace(FAST_DIT, **told))
+    assert run_json(capsys, "speed", run)[0]["mfu"] == pytest.approx(0.0244 * 312 / peak, rel=0.01)

@@ -27,6 +27,31 @@ def test_the_engine_can_have_changed_clock_and_loss():
         assert "engine" in [each.name for each in causes(found, of=of)]
 
 
+def test_flipped_images_make_the_training_loss_another_one_and_not_the_validation_loss():
+    a, b = (of_script(kind="pretrain", **{"data.flip": flip}) for flip in (False, True))
+    assert "(data.flip: false -> true)" in why_unlike(a, b, "loss")
+    assert why_unlike(a, b, "validation_loss") is None
+
+
+def test_a_tuned_micro_batch_is_a_difference_and_one_that_follows_from_the_config_is_not():
+    for asked, expected in (("auto", ["micro_batch"]), (None, [])):
+        a, b = (
+            replace(of_script(kind="pretrain", **{"train.micro_batch": asked}), facts=facts)
+            for facts in ({"micro_batch": 64}, {"micro_batch": 16})
+        )
+        assert [item.name for item in causes(differences(a, b), of="clock")] == expected
+
+
+def test_training_losses_of_two_engines_are_not_of_one_quantity():
+    ours, theirs = (
+        replace(of_script(kind="finetune", engine="auto"), facts={"engine": name})
+        for name in ("embedded", "aitoolkit")
+    )
+    why = "their loss is of another objective (engine: embedded -> aitoolkit)"
+    assert why_unlike(ours, theirs, "loss") == why
+    assert why_unlike(ours, theirs, "held_out_loss") is None
+
+
 @pytest.mark.parametrize(
     ("kind", "key"),
     [
@@ -264,7 +289,7 @@ def test_scores_of_a_script_have_a_row_and_ours_have_none():
 def test_another_folder_of_data_is_another_data_set_unless_its_name_is_the_same():
     paths = ("/data/imagenet", "/data/coco", "/scratch/imagenet")
     a, b, moved = (of_script(kind="pretrain", **{"data.path": path}) for path in paths)
-    assert "other images (data.path: /data/imagenet" in why_unlike(a, b, "loss")
+    assert "other data (data.path: /data/imagenet" in why_unlike(a, b, "loss")
     assert why_unlike(a, moved, "loss") is None
 
 

@@ -92,7 +92,7 @@ def on(source: str, vae: str | None) -> RunLog:
 def test_losses_of_other_latents_are_not_compared(other: tuple[str, str | None]) -> None:
     found = loss_contrast([on("latents", "a")], [on(*other)], Compared())
     assert word(found) == "not compared"
-    with pytest.raises(Unreadable, match=r"latents of another VAE|other images"):
+    with pytest.raises(Unreadable, match=r"latents of another VAE|other data"):
         times_to_target([on("latents", "a"), on(*other)], parse_target("loss<=1.5"))
     # Those of the same VAE are, and of an older run that does not name its VAE.
     for same in ("a", None):

@@ -1,5 +1,6 @@
 """Hours and GPU-hours are those that the records can show."""
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
+from runs.folder import RunFolder
 from tests.analysis.conftest import Asked
 from tests.analysis.planted.runs import RNG, falling, seconds
 from tests.analysis.synthetic_runs import rewrite, rewrite_manifest, write_lines
@@ -84,3 +86,55 @@ def test_local_times_at_the_end_of_summer_time_tell_no_time(tmp_path: Path, aske
     write_lines(tmp_path / "a.jsonl", rows)
     [row] = asked("cost", tmp_path / "a.jsonl")
     assert "minutes" not in row
+
+
+def test_an_attempt_that_held_its_gpus_and_never_started_costs_them(
+    tmp_path: Path, asked: Asked
+) -> None:
+    """It hung in its start for half an hour, before one that trained."""
+    run = write_run(tmp_path / "a", Run(seconds=np.ones(100), attempts=(0, 1)))
+    rewrite_manifest(run, lambda first: first.update(began=first["began"] - 1800.0))
+    kept = [one for one in RunFolder(run).records() if one["attempt"] == 2]
+    write_lines(run / "metrics.jsonl", kept)
+    [row] = asked("cost", run)
+    assert row["minutes"] == pytest.approx((1800 + 15 + 2.5 + 15 + 99 * 2.5) / 60, rel=0.01)
+    assert row["gpu_hours"] == pytest.approx(row["minutes"] / 60)
+    assert row["useful"] < 0.15
+
+
+def test_the_wait_for_a_requeue_is_no_time_with_a_gpu_and_needs_no_common_clock(
+    tmp_path: Path, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second attempt began ten hours later, or by the clock of its node an hour before."""
+    for name, later in (("a", 36_000.0), ("b", -3600.0)):
+        run = write_run(
+            tmp_path / name,
+            Run(seconds=np.ones(200), loss=falling(200), attempts=(0, 100), starts=(START, START)),
+        )
+        moved = {1: 0.0, 2: later}
+        rewrite(run, lambda one, by=moved: one | {"time": one["time"] + by[one["attempt"]]})
+        manifest = json.loads((run / "manifest.json").read_text())
+        for of in ("began", "ended"):
+            manifest["attempts"][1][of] += later
+        (run / "manifest.json").write_text(json.dumps(manifest))
+    for row in asked("cost", tmp_path):
+        assert row["minutes"] == pytest.approx((2 * 15 + 500) / 60, rel=0.01)
+        assert row["gpu_hours"] == pytest.approx(row["minutes"] / 60)
+        assert row["useful"] == pytest.approx(0.98 * 500 / 530, rel=0.01)
+    main(["target", str(tmp_path), "--target", "loss<=.35"])
+    assert "b: an attempt began before the one before it ended" in capsys.readouterr().err
+
+
+def test_a_branch_costs_what_it_did_itself(tmp_path: Path, asked: Asked) -> None:
+    """Its clocks go on from those of the trunk."""
+    whole = write_run(tmp_path / "a", Run(seconds=np.ones(200), loss=falling(200)))
+    own = [one for one in RunFolder(whole).records() if one.get("step", 0) > 1000]
+    began = START + 15.0 + 250.0
+    started = {"time": began, "attempt": 1, "event": "started", "step": 1000}
+    write_lines(whole / "metrics.jsonl", [started, *own])
+    rewrite_manifest(whole, lambda first: first.update(began=began - 15.0))
+    [row] = asked("cost", whole)
+    assert row["minutes"] == pytest.approx(265 / 60, rel=0.01)
+    assert row["useful"] == pytest.approx(0.98 * 250 / 265, rel=0.01)
+    [reached] = asked("target", "--target", "loss<=.29", whole)["groups"]
+    assert reached["minutes"] > 265 / 60  # with its trunk

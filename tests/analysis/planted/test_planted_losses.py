@@ -36,6 +36,33 @@ def test_a_repeat_that_was_stopped_or_still_runs_does_not_cut_the_losses_of_all(
     assert "without b3, which has 250 of 2000 steps" in found["verdict"]
 
 
+def test_seeds_that_survive_are_not_better_than_all(tmp_path: Path, verdicts: Verdicts) -> None:
+    """Half of the seeds of the other learning rate diverge, and were stopped by hand."""
+    for name, arm, own in turns(6, other=("optimizer.lr=0.001",)):
+        loss = falling(200) * np.exp(0.003 * RNG.standard_normal()) * (0.9 if arm == "b" else 1)
+        is_lost = arm == "b" and own["seed"] % 2
+        loss = np.where(np.arange(200) > 60, 6.0, loss) if is_lost else loss
+        length = 90 if is_lost else 200
+        run = write_run(tmp_path / name, Run(seconds=seconds(length), loss=loss[:length], **own))
+        if is_lost:
+            end_as(run, "stopped", steps=2000)
+    found = verdicts(tmp_path)["loss"]
+    assert found["word"] == "different"
+    assert "b1, which ended early, had a higher loss than those that count" in found["verdict"]
+
+
+def test_an_evaluation_that_became_nan_is_not_the_one_before(
+    tmp_path: Path, verdicts: Verdicts
+) -> None:
+    for name, arm, own in turns(3, other=LR):
+        loss = falling(100) * (0.9 if arm == "b" else 1) * np.exp(0.003 * RNG.standard_normal())
+        looks: dict[int, dict[str, float]] = evaluated(loss, each=10)
+        looks |= {89: {}, 99: {}} if name == "b1" else {}
+        write_run(tmp_path / name, Run(seconds=seconds(100), evaluations=looks, **own))
+    found = verdicts(tmp_path)["validation loss"]
+    assert found["why"] == "an evaluation of b1 at step 1000 recorded no finite value"
+
+
 def test_an_arm_that_is_in_its_first_half_is_better_only_so_far(
     tmp_path: Path, verdicts: Verdicts
 ) -> None:

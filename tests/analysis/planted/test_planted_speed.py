@@ -1,5 +1,6 @@
 """A planted speed is found, or its verdict is withheld in a sentence."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.measure.rate import measure_rate
-from benchmarks.analysis_coverage.folders import START, Run, write_run
+from benchmarks.analysis_coverage.folders import START, Run, write_run, write_study
 from tests.analysis.conftest import Asked
 from tests.analysis.foreign_logs import log_of
 from tests.analysis.planted.runs import (
@@ -292,3 +293,59 @@ def test_a_jump_to_where_a_training_resumes_is_no_step() -> None:
     elapsed = np.concatenate([[0.0], 40 + 0.5 * np.arange(1, 501)])
     log = log_of({"elapsed_s": elapsed}, steps=step.astype(int))
     assert measure_rate(log, clock="wall").rate.value == pytest.approx(2, rel=0.01)
+
+
+def read_gpu(run: Path, **reading: float) -> None:
+    """Write what the one GPU of a run did, each ten seconds."""
+    rows = [{"time": START + 10.0 * n, "span_s": 10.0, "gpu": 0} | reading for n in range(-99, 999)]
+    (run / "attempts/001/gpu").mkdir()
+    lines = "".join(json.dumps(row) + "\n" for row in [{"gpus": [{}]}, *rows])
+    (run / "attempts/001/gpu/n1.jsonl").write_text(lines)
+
+
+@pytest.mark.parametrize(
+    ("reading", "word", "why"),
+    [
+        ({"others": 1}, "not compared", "processes of others used GPU 0 of n1 beside b0"),
+        ({"throttled_heat": 0.8}, "different", "a GPU of b0 was throttled by heat"),
+    ],
+)
+def test_what_else_slowed_the_gpus_of_an_arm_down_is_not_its_effect(
+    tmp_path: Path, verdicts: Verdicts, reading: dict[str, float], word: str, why: str
+) -> None:
+    for name, arm, own in turns(3):
+        slower = 1.3 if arm == "b" else 1.0
+        run = write_run(tmp_path / name, Run(seconds=seconds(slower=slower), **own))
+        if arm == "b":
+            read_gpu(run, **reading)
+    found = verdicts(tmp_path)["speed"]
+    assert found["word"] == word
+    assert why in found["verdict"]
+
+
+def test_cells_of_two_studies_ran_in_no_random_order(tmp_path: Path, asked: Asked) -> None:
+    """Each level has its study, and the machine was slower on the second day."""
+    for day, mlp in enumerate(("gelu", "swiglu")):
+        cells = {f"w{workers}-{number}": workers for number in range(3) for workers in (1, 2, 3)}
+        folder = write_study(
+            tmp_path / f"study-{day}",
+            {
+                name: Run(
+                    seconds=seconds(slower=1 + 0.04 * day),
+                    overrides=(f"model.mlp={mlp}", f"data.workers={workers}"),
+                )
+                for name, workers in cells.items()
+            },
+            axes={"model.mlp": [mlp], "data.workers": [1, 2, 3]},
+            levels={
+                name: {"model.mlp": mlp, "data.workers": workers} for name, workers in cells.items()
+            },
+            repeat={name: int(name[-1]) + 1 for name in cells},
+        )
+        for run in (folder / "cells").iterdir():
+            manifest = json.loads((run / "manifest.json").read_text())
+            for of in ("began", "ended"):
+                manifest["attempts"][0][of] += 86_400.0 * day
+            (run / "manifest.json").write_text(json.dumps(manifest))
+    found = {row["factor"]: row for row in asked("cells", "--ablation", tmp_path)}
+    assert found["model.mlp"]["why"].startswith("cells of one level ran at times of their own")

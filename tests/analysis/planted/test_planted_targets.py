@@ -9,7 +9,7 @@ import pytest
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
 from tests.analysis.conftest import Asked
-from tests.analysis.planted.runs import RNG, evaluated, falling, seconds, turns
+from tests.analysis.planted.runs import RNG, WORKERS, evaluated, falling, seconds, turns
 from tests.analysis.synthetic_runs import rewrite_manifest
 
 
@@ -166,3 +166,42 @@ def test_a_target_that_some_repeats_missed_has_no_factors(tmp_path: Path, asked:
     _, found = asked("target", "--target", "loss<=.4", tmp_path)["groups"]
     assert "speedup" not in found
     assert found["why"] == "5 of 5 of a0 and 3 of 5 of b0 reached the target"
+
+
+def test_repeats_of_one_seed_claim_nothing_of_a_target(tmp_path: Path, asked: Asked) -> None:
+    for name, arm, own in turns(3):
+        curve = falling(200) * (0.9 if arm == "b" else 1)
+        loss = curve * np.exp(0.003 * RNG.standard_normal(200))
+        write_run(tmp_path / name, Run(seconds=seconds(200), loss=loss, **own | {"seed": 1}))
+    _, found = asked("target", "--target", "loss<=.36", tmp_path)["groups"]
+    assert found["word"] == "different"
+    assert "of one seed" in found["verdict"]
+
+
+def test_a_seed_that_became_nan_after_the_target_leaves_no_claim(
+    tmp_path: Path, asked: Asked
+) -> None:
+    for name, arm, own in turns(4):
+        loss = falling(200) * np.exp(0.003 * RNG.standard_normal(200))
+        loss[100 if name == "b1" else 200 :] = np.nan
+        slower = 0.7 if arm == "b" else 1.0
+        write_run(tmp_path / name, Run(seconds=seconds(200, slower=slower), loss=loss, **own))
+    _, found = asked("target", "--target", "loss<=.36", tmp_path)["groups"]
+    assert found["why"] == "the loss of b1 is not finite from step 1010 on"
+
+
+def test_a_time_to_a_target_leaves_out_the_turns_of_others(tmp_path: Path, asked: Asked) -> None:
+    """One arm is 1.3x as fast, and each run waits as long as the other trains."""
+    for name, slower in (("a", 1.3), ("b", 1.0)):
+        starts = tuple(START + 1000.0 * n + (500.0 if name == "b" else 0.0) for n in range(8))
+        own = Run(
+            seconds=seconds(200, slower=slower),
+            loss=falling(200),
+            attempts=tuple(range(0, 200, 25)),
+            starts=starts,
+            turns=tuple(f"round {n}" for n in range(8)),
+            overrides=WORKERS if name == "b" else (),
+        )
+        write_run(tmp_path / name, own)
+    _, found = asked("target", "--target", "loss<=.32", tmp_path)["groups"]
+    assert 1.15 < found["speedup"] < 1.3

@@ -1,5 +1,6 @@
 """A grid of samples holds images that were drawn alike, each in the row of its own run."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from analysis.report.samples import (
     grid_columns,
     picture,
     sample_grids,
-    samples_section,
+    samples,
     series_of,
 )
 from configs.load import merge, resolve, to_tree
@@ -35,7 +36,7 @@ def grids(folders: list[str]) -> list[list[SampleSeries]]:
 
 
 def section(folders: list[str], *, most_images: int = 100) -> str:
-    return samples_section(read_logs(folders), most_images=most_images)
+    return samples(read_logs(folders), most_images=most_images)
 
 
 def test_a_cell_without_an_image_stays_empty(runs: list[str]) -> None:
@@ -62,6 +63,12 @@ def test_runs_that_drew_otherwise_have_a_grid_of_their_own_that_says_how(runs: l
     shown = section(runs)
     for steps in (4, 7):
         assert f"a thing at sea, sample.steps {steps} (noise of seed 42)" in shown
+
+
+def test_a_setting_that_changed_within_a_run_is_shown_with_all_its_values(runs: list[str]) -> None:
+    (log,) = read_logs(runs[:1])
+    changed = replace(log, changed={"sample.guidance": "1.5, then 4.0"})
+    assert next(series_of(changed)).drawing["sample.guidance"] == "1.5, then 4.0"
 
 
 def test_many_runs_have_their_first_and_last_steps_and_what_is_left_out_is_said(

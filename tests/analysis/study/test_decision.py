@@ -121,6 +121,21 @@ def test_losses_by_seed_must_be_settled_too(tmp_path, capsys):
     assert {planted.states()[name] for name in ("a3", "b3", "a5", "b5")} == {"skipped"}
 
 
+def test_a_loss_is_not_settled_by_the_seeds_that_survived(tmp_path, capsys):
+    planted = PlantedStudy(tmp_path / "s", "ab", seeds=True)
+    for n in range(5):
+        planted.run("a", n, rate=2.0 * 1.001**n)
+        planted.run("b", n, rate=4.0, loss=0.5 + n / 1000)
+    metrics = planted.study.cell("b1") / "metrics.jsonl"
+    *lines, _ = metrics.read_text().splitlines()
+    event = {"time": 1.8e9, "attempt": 1, "event": "failed", "reason": "nan", "step": 300}
+    metrics.write_text("\n".join([*lines, json.dumps(event)]) + "\n")
+    code, rows, _ = decide(planted.study, capsys, "--skip")
+    assert code == 1
+    assert rows["b0", "loss"]["why"] == "the loss of b1 is not finite from step 300 on"
+    assert planted.states()["b5"] == "queued"
+
+
 def test_a_repeat_that_still_runs_holds_up_those_behind_it(tmp_path, capsys):
     planted = PlantedStudy(tmp_path / "s", "ab")
     for n in (0, 1, 3, 4, 5):

@@ -128,3 +128,17 @@ def test_two_columns_of_one_name_leave_it_uncertain(tmp_path):
     assert "two readings: 'loss' and 'loss'" in log.uncertain["loss"]
     again = table(tmp_path / "x.csv", {"loss": "{x}", "loss ": "{x}"})
     assert not again.uncertain
+
+
+def test_a_column_of_the_names_of_runs_tells_them_apart(tmp_path):
+    rows = [f"{run},{n},{k / n}" for k, run in enumerate(("small", "large"), 1) for n in STEPS]
+    (tmp_path / "x.csv").write_text("\n".join(["run,step,loss", *rows]))
+    logs = read_logs([str(tmp_path / "x.csv")])
+    assert [log.name for log in logs] == ["small", "large"]
+    assert [log.column("loss")[0] for log in logs] == pytest.approx([0.1, 0.2])
+
+
+def test_a_column_of_the_numbers_of_runs_is_a_value(tmp_path):
+    rows = [f"{n},{n},{1 / n}" for n in STEPS]
+    (tmp_path / "x.csv").write_text("\n".join(["run,step,loss", *rows]))
+    assert len(read_logs([str(tmp_path / "x.csv")])) == 1
