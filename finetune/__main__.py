@@ -10,8 +10,8 @@ import sys
 
 from configs.checks.aitoolkit import engine_of
 from configs.schema import Finetune, Infer, Run
-from runs.command import run_command
 from runs.folder import RunFolder
+from train.engine.command import run_command
 
 _COMMANDS = {
     # For `ditbench check`.

@@ -16,7 +16,7 @@ from finetune.native.base_model import hide_progress_bars
 from finetune.native.pipeline import LoraPipeline, save_image
 from runs.checks.infer import InferSpec, infer_spec
 from runs.folder import RunFolder
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish
 from train.engine.clocks import Clocks
 from train.engine.distributed import from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
@@ -36,12 +36,8 @@ class ImageRequest:
     file: Path
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Run an infer attempt; return 0 unless it failed."""
-    return run_attempt(run, Infer, _run, number=number)
-
-
-def _run(attempt: Attempt[Infer]) -> None:
+def carry_out(attempt: Attempt[Infer]) -> None:
+    """Carry out an attempt at sampling images."""
     hide_progress_bars()
     run, config, ranks = attempt.run, attempt.config, attempt.ranks
     clocks = Clocks(ranks.device, purposes=PURPOSES)

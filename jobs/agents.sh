@@ -83,9 +83,6 @@ start_agents() {
   nodes=$(count_nodes)
   unset AGENT_STORE
   export ATTEMPT ENGINE ROOT AGENT_NODES=$nodes RANKS_PER_NODE NODE_ADDRESSES=''
-  # A Ctrl-C must not end this command, and with it the script before it has closed the attempt.
-  RANKS_PER_NODE=$(trap '' INT HUP &&
-    python -m runs show "${ATTEMPT%/attempts/*}" --key resources.ranks_per_node)
   set_inside
   agent=("${INSIDE[@]}" bash "$ROOT/jobs/agent.sh")
   ((${interrupted:-0} < 2)) || return 0

@@ -26,9 +26,10 @@ if [[ -n ${CONTAINER-} && -z ${SLURM_JOB_ID-} ]] && (($(count_nodes) > 1)); then
   echo "CONTAINER: without Slurm only one node can run in it; unset LOCAL_NODES" >&2
   exit 2
 fi
-ATTEMPT=$(python -m runs open --attempt --kind "$KIND" --began "$BEGAN" \
+opened=$(python -m runs open --kind "$KIND" --began "$BEGAN" \
   --nodes "$(count_nodes)" --gpus "$(count_gpus)" -- "$@")
-[[ -n $ATTEMPT ]] || exit 0
+[[ -n $opened ]] || exit 0
+RANKS_PER_NODE=${opened%%$'\n'*} ATTEMPT=${opened#*$'\n'}
 RUN=${ATTEMPT%/attempts/*}
 
 # 3. Signals. A file also records each request, for ranks that have no signal handler yet.
@@ -86,10 +87,6 @@ if ((interrupted)); then
   exit 130
 fi
 if [[ ${ENVIRONMENT-} == BATCH && $next == requeue ]]; then
-  if is_cancelled; then
-    python -m runs close "$ATTEMPT" --status "$status" --cancelled >/dev/null || true
-    exit
-  fi
   if requeue_job; then
     [[ -z $faulty_node ]] || stay_off "$faulty_node" "$(job_to_requeue)"
     exit "$code"

@@ -11,7 +11,7 @@ from launch.status.state import RunStatus, run_status
 from launch.submit.request import own_study
 from launch.submit.study_cells import run_statuses
 from runs.folder import RunFolder, is_run
-from runs.jobs import CANCELLED, submitted_jobs
+from runs.jobs import CANCELLED, WHILE_WAITING, submitted_jobs
 from runs.records import Superseded
 from runs.study_folder import is_study_folder
 from runs.trust import check_own
@@ -82,7 +82,6 @@ def _record_stop(one: RunStatus) -> None:
     attempt = max(one.run.attempts(), default=0)
     if one.state.is_queued:
         attempt = one.state.attempt
-    message = "cancelled while it waited"
     # A new attempt that has just started receives the cancel itself.
     with contextlib.suppress(Superseded):
-        one.run.record_event(max(attempt, 1), "stopped", step=one.state.step, message=message)
+        one.run.record_event(max(attempt, 1), "stopped", step=one.state.step, message=WHILE_WAITING)

@@ -10,7 +10,7 @@ from pathlib import Path
 from configs.checks.aitoolkit_example import example
 from configs.disk import make_private
 from configs.errors import ConfigError
-from configs.load import flatten, load, to_tree
+from configs.load import load, to_tree
 from configs.paths import config_paths
 from configs.schema import KINDS, MODELS, keys
 from configs.terminal import guarded
@@ -49,19 +49,20 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--arch", help="of `finetune`: a config for a model of ai-toolkit, by its own settings"
     )
-    show.add_argument("--key", help="print only the value of this key")
     show.add_argument(
         "--paths", action="store_true", help="print only the paths that exist, each ended by NUL"
     )
     show.set_defaults(action=_show)
 
-    open_ = actions.add_parser("open", help="find or create a run, begin an attempt, print the run")
+    open_ = actions.add_parser(
+        "open",
+        help="find or create a run and begin an attempt; print its ranks_per_node and folder",
+    )
     open_.add_argument("source", type=Path, help="config (new run) or run folder (resume)")
     open_.add_argument("overrides", nargs="*", metavar="key=value")
     open_.add_argument("--kind", choices=sorted(KINDS), help="kind of run that the job is for")
-    open_.add_argument("--attempt", action="store_true", help="print the attempt folder instead")
     open_.add_argument("--nodes", type=int, default=1, help="nodes of the job")
-    open_.add_argument("--gpus", type=_count, help="GPUs per node, if known yet")
+    open_.add_argument("--gpus", default="", help="GPUs per node, empty if not known yet")
     open_.add_argument("--began", type=float, help="start of the job, seconds since 1970")
     open_.set_defaults(action=_open)
 
@@ -71,17 +72,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     close.add_argument("attempt", type=Path, help="folder of the attempt")
     close.add_argument("--status", type=int, required=True, help="exit status of the ranks")
-    close.add_argument("--cancelled", action="store_true", help="Slurm says so of the job")
     close.set_defaults(action=_close)
 
     ended = actions.add_parser("ended", help="exit with 0 if the ranks of an attempt have ended")
     ended.add_argument("attempt", type=Path, help="folder of the attempt")
     ended.set_defaults(action=lambda options: 0 if has_ended(options.attempt) else 1)
     return parser
-
-
-def _count(text: str) -> int | None:
-    return int(text) if text else None
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -100,17 +96,7 @@ def _show(options: argparse.Namespace) -> int:
         found = (path for path in config_paths(config).values() if Path(path).exists())
         print("".join(f"{path}\0" for path in found), end="")
         return 0
-    tree = to_tree(config)
-    if options.key is None:
-        print(dump_yaml(tree), end="")
-        return 0
-    flat = flatten(tree)
-    if options.key not in flat:
-        raise ConfigError(
-            f"--key {options.key}: no such key; `ditbench show {config.kind}` lists them"
-        )
-    value = flat[options.key]
-    print("" if value is None else value)
+    print(dump_yaml(to_tree(config)), end="")
     return 0
 
 
@@ -131,19 +117,19 @@ def _open(options: argparse.Namespace) -> int:
         options.overrides,
         kind=options.kind,
         nodes=options.nodes,
-        gpus=options.gpus,
+        gpus=int(options.gpus) if options.gpus else None,
         began=options.began,
     )
     if attempt is not None:
-        print(attempt if options.attempt else attempt.parent.parent)
+        config = RunFolder(attempt.parent.parent).config(int(attempt.name))
+        print(config.resources.ranks_per_node or "", attempt, sep="\n")
     return 0
 
 
 def _close(options: argparse.Namespace) -> int:
-    attempt, status, is_cancelled = options.attempt, options.status, options.cancelled
-    verdict = close_attempt(attempt, status=status, is_cancelled=is_cancelled)
+    verdict = close_attempt(options.attempt, status=options.status)
     print(verdict.event, verdict.next, verdict.faulty_node)
-    return verdict.exit_code
+    return int(verdict.event in ("failed", "superseded"))
 
 
 if __name__ == "__main__":

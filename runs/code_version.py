@@ -1,9 +1,8 @@
 """The version of the code: the commit, and the changes of a tree that differs from it."""
 
-import json
 import os
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from runs.json_files import read_json
@@ -16,10 +15,6 @@ class Version:
     commit: str
     dirty: bool
     patch: str = ""
-
-    def to_json(self) -> str:
-        """Return the text of `version.json`, which records the version of a snapshot."""
-        return json.dumps(asdict(self), indent=1) + "\n"
 
 
 def read_version(root: Path) -> Version | None:
@@ -36,18 +31,21 @@ def read_version(root: Path) -> Version | None:
 
 def git(root: Path, *arguments: str) -> str | None:
     """Return the output of a git command, or None if it fails or git is not installed."""
-    command = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(command, env=without_git_variables(), capture_output=True, check=True)
+        return run_git(root, *arguments).decode(errors="backslashreplace")
     except (OSError, subprocess.CalledProcessError):
         return None
-    return done.stdout.decode(errors="backslashreplace")
 
 
-def without_git_variables() -> dict[str, str]:
-    """Return the environment without the variables that select another repository, as in a hook."""
-    return {
+def run_git(root: Path, *arguments: str) -> bytes:
+    """Return the output of a git command; raise as `subprocess.run` does if it fails.
+
+    The variables that select another repository, as in a hook, are hidden from it.
+    """
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name.startswith("GIT_CONFIG") or not name.startswith("GIT_")
     }
+    command = ["git", "-C", str(root), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, check=True).stdout

@@ -1,4 +1,4 @@
-"""The run folder: its files, how runs are found and created, and how attempts are claimed."""
+"""The run folder: its files, and how runs are found and created."""
 
 import json
 import os
@@ -66,29 +66,14 @@ class RunFolder:
         """Return the resolved config as plain values, with the overrides up to `attempt`."""
         tree = read_tree(self.config_file)
         for number in reversed(self.attempts()):
-            changes = self.attempt(number) / "overrides.yaml"
-            if (attempt is None or number <= attempt) and changes.exists():
-                return merge(tree, flatten(read_tree(changes)))
+            own = self.attempt(number) / "overrides.yaml"
+            if (attempt is None or number <= attempt) and own.exists():
+                return merge(tree, flatten(read_tree(own)))
         return tree
 
     def config(self, attempt: int | None = None) -> Run:
         """Return the resolved config, validated again, with the overrides up to `attempt`."""
         return resolve(self.config_tree(attempt), source=str(self.config_file))
-
-    def check_unedited(self) -> None:
-        """Raise `ConfigError` if config.yaml is not as it was when the run began.
-
-        Without a config in the manifest, as in older runs, no edit is found.
-        """
-        before = flatten(self.manifest().get("config", {}))
-        now = resolve(read_tree(self.config_file), source=str(self.config_file))
-        edited = _changes(before, to_tree(now))
-        for name in before.keys() & edited.keys():
-            raise ConfigError(
-                f"{name}: edited in {self.config_file}, which holds what the run began with; set "
-                f"it back to {before[name]}, and change keys on the command line: "
-                f"ditbench submit {self.path} {name}={edited[name]}"
-            )
 
     def manifest(self) -> Manifest:
         """Return the manifest, empty if none is written yet."""
@@ -224,13 +209,23 @@ def make_run(name: str, tree: dict[str, Any], *, identity: str | None = None) ->
 
 
 def resume_config(run: RunFolder, overrides: list[str]) -> Run:
-    """Return the config of a run with overrides; raise `ConfigError` if one is not a free key."""
-    run.check_unedited()
-    after = resolve(
-        merge(run.config_tree(), parse_overrides(overrides)), source=str(run.config_file)
-    )
+    """Return the config of a run with overrides.
+
+    Raise `ConfigError` if one is not a free key, or if config.yaml was edited since the run began;
+    without a config in the manifest, as in older runs, no edit is found.
+    """
+    source = str(run.config_file)
+    before = flatten(run.manifest().get("config", {}))
+    edited = changes(before, to_tree(resolve(read_tree(run.config_file), source=source)))
+    for name in before.keys() & edited.keys():
+        raise ConfigError(
+            f"{name}: edited in {source}, which holds what the run began with; set it back to "
+            f"{before[name]}, and change keys on the command line: "
+            f"ditbench submit {run.path} {name}={edited[name]}"
+        )
+    after = resolve(merge(run.config_tree(), parse_overrides(overrides)), source=source)
     # A key younger than the run has its default on both sides.
-    changed = _changes(flatten(to_tree(run.config())), to_tree(after))
+    changed = changes(flatten(to_tree(run.config())), to_tree(after))
     fixed = [name for name in changed if not key_info(after.kind, name).free]
     if fixed:
         free = ", ".join(name for name, info in keys(after.kind).items() if info.free)
@@ -241,26 +236,6 @@ def resume_config(run: RunFolder, overrides: list[str]) -> Run:
     return after
 
 
-def claim_attempt(run: RunFolder, config: Run) -> int:
-    """Claim the next attempt by creating its folder with its overrides; return its number."""
-    before = run.config_tree()
-    number = max(run.attempts(), default=0)
-    while True:
-        number += 1
-        try:
-            run.attempt(number).mkdir(parents=True)
-            break
-        except FileExistsError:
-            continue
-        except OSError as error:
-            raise ConfigError(f"{error.filename}: cannot be created: {error.strerror}") from None
-    if _changes(flatten(before), to_tree(config)):
-        # Compare with config.yaml, not with the last attempt: a change may have been reverted.
-        changes = _changes(flatten(read_tree(run.config_file)), to_tree(config))
-        replace_file(run.attempt(number) / "overrides.yaml", dump_yaml(merge({}, changes)))
-    return number
-
-
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """Return the values of dotted keys that are not as `before`."""
     return {name: value for name, value in flatten(after).items() if before.get(name) != value}

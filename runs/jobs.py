@@ -12,6 +12,8 @@ from runs.json_files import AttemptEntry
 
 # `launch cancel` leaves this file in the attempt that it cancels.
 CANCELLED = "CANCEL"
+# The message of a run that it cancels before an attempt.
+WHILE_WAITING = "cancelled while it waited"
 # The variable that jobs/cells.sh exports to a turn in an interleaved study: its round, `ID:STEP`.
 TURN = "DITBENCH_TURN"
 

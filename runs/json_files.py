@@ -12,14 +12,14 @@ from configs.files import read_bytes
 
 # The version of a run folder's files (docs/architecture.md); a newer one is refused.
 SCHEMA_VERSION = 1
-_STRICT = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+STRICT = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 _Kind = TypeVar("_Kind")
 
 
 class AttemptEntry(TypedDict, total=False):
     """The facts about one attempt in the manifest; further ones follow from the kind of run."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     attempt: Required[Annotated[int, Field(ge=1, lt=10**9)]]
     time: float
     began: float
@@ -37,7 +37,7 @@ class AttemptEntry(TypedDict, total=False):
 class Manifest(TypedDict, total=False):
     """`manifest.json`; `config` is config.yaml as it was when the run began."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     schema_version: int
     run: str
     config: dict[str, Any]
@@ -47,7 +47,7 @@ class Manifest(TypedDict, total=False):
 class ErrorNote(TypedDict, total=False):
     """`attempts/NNN/error.json`, by the first rank that failed."""
 
-    __pydantic_config__ = _STRICT  # type: ignore[misc]
+    __pydantic_config__ = STRICT  # type: ignore[misc]
     reason: str
     message: str
     rank: int

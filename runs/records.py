@@ -12,18 +12,36 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Annotated, Any, Required, TypeGuard
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from configs.files import read_lines
+from runs.json_files import STRICT
 from runs.state.reasons import failures
 
 Record = dict[str, Any]
-_LARGEST = 2**53
+_Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 EVENTS = (
     "queued", "started", "tuned", "checked", "saved", "evaluated",
     "paused", "stopped", "done", "failed", "skipped",
 )  # fmt: skip
+
+
+class _Line(TypedDict, total=False):
+    """The fields of a record on which every reader relies."""
+
+    __pydantic_config__ = STRICT  # type: ignore[misc]
+    time: Required[Annotated[float, Field(gt=-1e300, lt=1e300)]]
+    attempt: Required[_Count]
+    event: str
+    reason: str
+    step: _Count
+
+
+_LINE: TypeAdapter[Any] = TypeAdapter(_Line)
 
 
 class Superseded(Exception):
@@ -46,8 +64,10 @@ class RecordWriter:
         """Append one record and return it; raise `Superseded` if a newer attempt exists."""
         if (self._attempts / f"{self.attempt + 1:03d}").exists():
             raise Superseded(f"attempt {self.attempt + 1} has begun")
-        present = {name: value for name, value in fields.items() if _is_present(value)}
-        record = {"time": round(time.time(), 6), "attempt": self.attempt} | present
+        record: Record = {"time": round(time.time(), 6), "attempt": self.attempt}
+        for name, value in fields.items():
+            if value is not None and not (isinstance(value, float) and not math.isfinite(value)):
+                record[name] = value
         line = json.dumps(record, allow_nan=False) + "\n"
         os.write(self._file, line.encode())
         return record
@@ -65,10 +85,6 @@ class RecordWriter:
         os.close(self._file)
 
 
-def _is_present(value: Any) -> bool:
-    return value is not None and (not isinstance(value, float) or math.isfinite(value))
-
-
 def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[int, Record]]:
     """Yield (line number, record) of a file; skip lines that hold none, and list them in `odd`.
 
@@ -77,33 +93,10 @@ def read_records(path: Path, *, odd: list[int] | None = None) -> Iterator[tuple[
     with suppress(FileNotFoundError):
         for number, line in enumerate(read_lines(path), start=1):
             try:
-                record = json.loads(line)
-                if "\\u" in line:
-                    # Half of a character, such as \ud800, can be neither printed nor written.
-                    whole = json.dumps(record, ensure_ascii=False).encode(errors="replace")
-                    record = json.loads(whole)
-            except (ValueError, RecursionError):
-                record = None
-            if _is_record(record):
-                yield number, record
-            elif odd is not None and line.endswith("\n"):
-                odd.append(number)
-
-
-def _is_record(found: Any) -> TypeGuard[Record]:
-    """Return whether the fields that every reader relies on have their types."""
-    if not isinstance(found, dict):
-        return False
-    attempt, step, event = found.get("attempt"), found.get("step", 0), found.get("event", "")
-    return (
-        is_number(found.get("time"))
-        and type(attempt) is int
-        and 0 <= attempt < _LARGEST
-        and type(step) is int
-        and 0 <= step < _LARGEST
-        and isinstance(event, str)
-        and (not event or isinstance(found.get("reason", ""), str))
-    )
+                yield number, _LINE.validate_json(line)
+            except ValidationError:
+                if odd is not None and line.endswith("\n"):
+                    odd.append(number)
 
 
 def is_number(value: Any) -> TypeGuard[int | float]:

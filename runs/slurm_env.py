@@ -28,9 +28,7 @@ def is_restarted() -> bool:
 
 def batch_job() -> str | None:
     """Return the id of the batch job whose script runs this process; None in salloc or outside."""
-    if os.environ.get("ENVIRONMENT") != "BATCH":
-        return None
-    return _number("SLURM_JOB_ID")
+    return _number("SLURM_JOB_ID") if os.environ.get("ENVIRONMENT") == "BATCH" else None
 
 
 def job_facts() -> dict[str, Any]:

@@ -112,5 +112,4 @@ def _row(fields: list[str], axes: list[str]) -> StudyRow:
 def _line(row: StudyRow, axes: list[str]) -> str:
     """Return the line of a row; an axis that was added later is empty in older rows."""
     levels = [json.dumps(row.levels[axis]) if axis in row.levels else "" for axis in axes]
-    first = (row.index, row.order, row.cell, row.repeat, row.shape, row.digest)
-    return "\t".join([*map(str, first), *levels])
+    return "\t".join([*(str(getattr(row, name)) for name in COLUMNS), *levels])

@@ -77,6 +77,22 @@ def intruder(shared: Path) -> Callable[[str], None]:
     return act
 
 
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], Path]:
+    """Return a function that replaces a command of Slurm by a shell script."""
+    folder = tmp_path / "commands"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+    def make(name: str, script: str) -> Path:
+        file = folder / name
+        file.write_text(f"#!/bin/bash\n{script}\n")
+        file.chmod(0o755)
+        return file
+
+    return make
+
+
 @pytest.fixture(autouse=True)
 def _unexpected_errors_are_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a command that is tested in this process raise what users see as one line."""

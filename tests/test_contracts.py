@@ -227,7 +227,7 @@ _OWN_FILES = {
     "launch/submit/local.py",
     "runs/attempt/gpu_sampler.py",
     "runs/state/reasons.py",
-    "runs/snapshot.py",
+    "launch/submit/snapshot.py",
 }
 
 

@@ -84,13 +84,7 @@ def write_run(path: Path) -> None:
                  slurm={"job": "7"}, ranks=1)  # fmt: skip
     (run.attempt(1) / "error.json").write_text(json.dumps({"reason": "oom", "rank": 0}))
     (run.attempt(1) / "output.log").write_text("step 1\nTraceback\n")
-    for folder in ("ranks", "gpu"):
-        (run.attempt(2) / folder).mkdir(exist_ok=True)
-    for rank in range(2):
-        lines = [json.dumps({"step": step, "time": step + 0.1 * rank}) for step in range(40)]
-        (run.attempt(2) / "ranks" / f"arrivals-{rank:05d}.jsonl").write_text(
-            "\n".join(lines) + "\n"
-        )
+    (run.attempt(2) / "gpu").mkdir(exist_ok=True)
     row = {"gpu": 0, "time": 5.0, "span_s": 4.0, "power_w": 100.0, "busy": 0.9}
     lines = [json.dumps({"gpus": [{"energy_j": 1.0}]}), json.dumps(row)]
     (run.attempt(2) / "gpu" / "n1.jsonl").write_text("\n".join(lines) + "\n")

@@ -8,7 +8,7 @@ Example: torchrun --standalone --nproc-per-node=2 -m train logs/digits-1120-0930
 
 import sys
 
-from runs.command import run_command
+from train.engine.command import run_command
 
 _COMMANDS = {
     "fid": "train.evaluate.fid",

@@ -14,10 +14,9 @@ import torch.distributed as dist
 from configs.disk import replace_file
 from configs.errors import DataError
 from configs.schema.encode import Encode, Encoding
-from runs.folder import RunFolder
 from train.data.latents.encoding import Encoder
 from train.data.latents.store import INDEX, ShardEntry
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish
 from train.engine.distributed import Ranks, from_every_rank, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
@@ -38,12 +37,8 @@ class Progress:
         return {"step": self.shards, "images": self.images}
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Run an attempt at encoding; return 0 unless it failed."""
-    return run_attempt(run, Encode, _run, number=number)
-
-
-def _run(attempt: Attempt[Encode]) -> None:
+def carry_out(attempt: Attempt[Encode]) -> None:
+    """Carry out an attempt at encoding."""
     config, ranks = attempt.config, attempt.ranks
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())

@@ -25,7 +25,7 @@ from analysis.table import put, remark
 from analysis.verdict import Comparison, ratio_text
 from configs.errors import Unreadable
 from configs.schema.study import FEWEST_REPEATS
-from runs.attempt.pruning import DECIDED, skip, waiting
+from runs.attempt.pruning import skip, waiting
 from runs.folder import RunFolder
 from runs.state.fold import run_state
 from runs.study_folder import StudyFolder, StudyRow, is_study_folder
@@ -213,7 +213,7 @@ def end_settled(study: StudyFolder, found: Decision) -> list[str]:
         if cell in found.settled:
             own = [_phrase(row) for row in found.found if row["cell"] == cell]
             message = f"decided: {', '.join(own) or 'all other cells are settled'}"
-            if skip(run, proof=RunFolder(study.cell(cell)), reason=DECIDED, message=message):
+            if skip(run, proof=RunFolder(study.cell(cell)), message=message):
                 ended.append(f"skipped: {run.name}")
     for name in (name for name, cell in cell_of.items() if cell in found.settled):
         run = RunFolder(study.cell(name))

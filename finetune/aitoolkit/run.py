@@ -14,20 +14,15 @@ from finetune.aitoolkit.job_db import JobTable
 from finetune.aitoolkit.monitor import Monitor
 from finetune.aitoolkit.process import Process, versions
 from finetune.aitoolkit.progress import Timeline
-from runs.folder import RunFolder
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish
 from train.engine.distributed import Ranks
 from train.engine.environment import rank_placement
 from train.engine.metrics import log
 from train.engine.stop import StopRequest
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Run an attempt by ai-toolkit; return 0 unless it failed."""
-    return run_attempt(run, Finetune, _run, number=number)
-
-
-def _run(attempt: Attempt[Finetune]) -> None:
+def carry_out(attempt: Attempt[Finetune]) -> None:
+    """Carry out an attempt by ai-toolkit."""
     began = time.time()
     run, config, ranks = attempt.run, attempt.config, attempt.ranks
     check_one_rank(ranks.world)

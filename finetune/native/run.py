@@ -17,8 +17,7 @@ from finetune.native.inputs import Encoded, RunInputs
 from finetune.native.lora import LEARNED, LoraSaver, LoraWeights, add_learned
 from finetune.native.pipeline import ImagePipeline
 from finetune.native.step import LoraStep, make_optimizer
-from runs.folder import RunFolder
-from train.engine.attempt import Attempt, begin_training, run_attempt
+from train.engine.attempt import Attempt, begin_training
 from train.engine.checkpoint import CheckpointState, load_newest
 from train.engine.clocks import Clocks
 from train.engine.distributed import process_group
@@ -40,12 +39,8 @@ class _Prepared:
     pipeline: ImagePipeline
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Run an attempt by the native engine; return 0 unless it failed."""
-    return run_attempt(run, Finetune, _run, number=number)
-
-
-def _run(attempt: Attempt[Finetune]) -> None:
+def carry_out(attempt: Attempt[Finetune]) -> None:
+    """Carry out an attempt by the native engine."""
     config, ranks = attempt.config, attempt.ranks
     set_precision(config.train.precision, ranks.device)
     hide_progress_bars()

@@ -174,8 +174,8 @@ def _script(options: argparse.Namespace, choices: "Choices") -> "Submission":
     from launch.script.request import ScriptRequest, script_study
     from launch.script.submission import script_submission
     from launch.submit.site import site_logs
+    from launch.submit.snapshot import read_repository
     from runs.folder import ROOT
-    from runs.snapshot import read_repository
 
     study = script_study(
         options.source, arguments=options.overrides, varied=options.vary, seeds=options.seeds,

@@ -17,9 +17,9 @@ from launch.check.kinds import kind_of
 from launch.lint.script import Script, parse_script, sbatch_flags
 from launch.script.edit import present_value, seed_name
 from launch.slurm import client
+from launch.submit.snapshot import Repository
 from launch.submit.submission import Choices
 from runs.attempt.script import NEAR_LIMIT_S
-from runs.snapshot import Repository
 
 _SIGNAL = re.compile(r"[BR]*B[BR]*:(?:SIG)?(USR1|USR2|TERM)(?:@\d+)?", re.IGNORECASE)
 # Keys of a study that apply to a script.

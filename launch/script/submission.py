@@ -29,11 +29,11 @@ from launch.script.start import FLAGS, START, ScriptRuns, wrapper_of
 from launch.slurm import client
 from launch.slurm.client import Refused
 from launch.slurm.limits import lost_nodes
+from launch.submit.snapshot import Repository
 from launch.submit.study_cells import make_folder, record_queued, rows_with
 from launch.submit.submission import bill
 from runs.attempt.script import FIRST, LATER, MARK
 from runs.folder import ROOT, RunFolder, make_run, new_id
-from runs.snapshot import Repository
 from runs.study_folder import StudyFolder
 
 # Flags by which programs are told where to write, one folder for each run.

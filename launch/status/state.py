@@ -19,6 +19,15 @@ from runs.state.fold import fold, with_slurm
 from runs.state.run_state import RunState
 from runs.state.slurm_job import SlurmJob
 
+# The groups of states, in the order of a table; any other word is Slurm's for a job that holds its
+# nodes.
+GROUPS = {
+    "started": "live", "running": "live", "starting": "live",
+    "queued": "waiting", "requeued": "waiting",
+    "failed": "broken", "lost": "broken", "ended": "broken",
+    "new": "idle", "paused": "idle", "stopped": "idle",
+    "done": "over", "skipped": "over",
+}  # fmt: skip
 # The state of a run with a damaged file.
 UNREADABLE = "unreadable"
 # The step rate is measured over this many of the newest records.
@@ -70,8 +79,8 @@ class RunStatus:
 
     @property
     def group(self) -> str:
-        """The kind of state, for tables."""
-        return "broken" if self.problem else self.state.group
+        """The group of the state."""
+        return "broken" if self.problem else GROUPS.get(self.state.name, "live")
 
     @property
     def may_go_on(self) -> bool:

@@ -9,12 +9,10 @@ from typing import Any
 
 from configs.table import Row, text_table
 from launch.slurm.history import clock, in_words
-from launch.status.state import RunStatus, status_row
+from launch.status.state import GROUPS, RunStatus, status_row
 from runs.folder import is_run
 from runs.study_folder import is_study_folder
 
-# Groups of states, in the order of the table.
-_GROUPS = ("live", "waiting", "broken", "idle", "over")
 # The columns to leave out first on a narrow terminal.
 DROP = ("nodes", "attempts", "steps_per_s", "job", "left", "eta")
 
@@ -67,7 +65,7 @@ def _counts(states: Counter[str]) -> list[str]:
 def _place(pair: Pair) -> tuple[int, float]:
     """Return the place of a run in the table: by state, the newest first."""
     one = pair[0]
-    return _GROUPS.index(one.group), -(one.state.since or 0.0)
+    return [*GROUPS.values()].index(one.group), -(one.state.since or 0.0)
 
 
 def _display(one: RunStatus, row: Row, base: Path) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from launch.slurm import client, executor, history, limits
 from launch.slurm.client import Refused
 from launch.slurm.executor import BatchScript, sbatch_text
 from launch.slurm.flags import Flags
+from launch.submit import snapshot
 from launch.submit.local import check_no_job, check_no_process, list_cells, start_cells
 from launch.submit.script import REPORT, RunRequest, batch_script, report_script
 from launch.submit.site import Site, check_site
 from launch.submit.study_cells import NOTHING_LEFT, make_folder, record_queued
 from launch.submit.submission import Choices, bill
-from runs import snapshot
 from runs.checks.paths import check_paths
 from runs.folder import RunFolder, make_run, run_name
 from runs.jobs import save_script, scripts_folder

@@ -12,12 +12,12 @@ from configs.schema import Command
 from configs.schema.training import Resources
 from launch.plan.study import Plan, make_plan
 from launch.slurm.flags import Flags, fits_a_directive
+from launch.submit import snapshot
 from launch.submit.config import ConfigSubmission, StudyLeft
 from launch.submit.script import RunRequest
 from launch.submit.site import check_logs_name, read_site
 from launch.submit.study_cells import find_study, rows_to_run, rows_with
 from launch.submit.submission import Choices
-from runs import snapshot
 from runs.folder import ROOT, RunFolder, is_run, new_id, resume_config, run_name
 from runs.study_folder import StudyFolder, is_study_folder
 from runs.trust import check_own

@@ -9,8 +9,8 @@ from configs.schema.training import Resources
 from launch.slurm import client
 from launch.slurm.executor import BatchScript
 from launch.slurm.flags import Flags, template_flags
+from launch.submit import snapshot
 from launch.submit.site import Site
-from runs import snapshot
 from runs.folder import ROOT, RunFolder, run_name
 from runs.study_folder import StudyFolder
 

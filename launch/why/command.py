@@ -15,6 +15,7 @@ from launch.slurm.history import clock, in_words
 from launch.status.state import RunStatus, overview
 from launch.why.diagnosis import Diagnosis, diagnoses_of_run
 from runs.folder import RunFolder, is_run
+from runs.jobs import WHILE_WAITING
 from runs.state.slurm_job import SlurmJob
 from runs.study_folder import StudyFolder, is_study_folder
 
@@ -154,11 +155,12 @@ def _state(diagnosis: Diagnosis) -> str:
 def _fill(words: str, diagnosis: Diagnosis) -> str:
     """Replace the placeholders of reasons.yaml."""
     process, start, state = diagnosis.process, diagnosis.state.slurm, diagnosis.state
-    run, output = process.run, process.output
+    run, output = process.run, diagnosis.output
     saves = state.is_stopped or state.is_paused
     saved = f"; it saved at step {state.last['step']}" if state.last.get("step") and saves else ""
     job = next((one.job for one in (start, diagnosis.now) if one), "")
     is_own = run.path.stat().st_uid == os.getuid()
+    is_ours = process.is_marked_cancelled or WHILE_WAITING in state.message
     launcher = f"{'you' if is_own else 'a user'}, by ditbench cancel,"
     values = {
         "{resume}": "ditbench submit {run}",
@@ -168,7 +170,7 @@ def _fill(words: str, diagnosis: Diagnosis) -> str:
         "{output}": shlex.quote(_short(output)) if output else f"sacct -j {job}",
         "{nodes}": start.nodes if start and start.nodes else "NODE",
         "{limit}": f"the job's time limit was {'near' if state.is_paused else 'over'}",
-        "{who}": launcher if state.was_cancelled_here or process.is_marked_cancelled else "a user",
+        "{who}": launcher if is_ours else "a user",
         "{first_failure}": f": {diagnosis.first_failure}" if diagnosis.first_failure else "",
         "{saved}": saved,
     }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from configs.files import open_regular
 from launch.slurm import history
 from launch.status.tail import job_output
 from runs.folder import RunFolder
@@ -14,11 +15,13 @@ from runs.json_files import AttemptEntry, read_error_note
 from runs.state.evidence import Evidence
 from runs.state.first_failure import first_failure
 from runs.state.fold import fold, run_state
-from runs.state.log_lines import LogLines, part_of_attempt, read
+from runs.state.log_lines import LogLines
 from runs.state.reasons import Reason, reasons
 from runs.state.run_state import RunState
 from runs.state.slurm_job import SlurmJob
 
+# Only the end of a longer file is read.
+_MAX_BYTES = 8 * 2**20
 # The file, the rank and the kind of error in front of a message.
 _SOURCE = re.compile(
     r"^.*?: (?:\[[^\]]*\]: ?|rank \d+: |failed [^:]*: |[\w.]+(?:Error|Exception): )*"
@@ -52,6 +55,13 @@ class Diagnosis:
     def first_failure(self) -> str:
         """The rank that failed first, such as "rank 3 on node-2"; empty if unknown, or none did."""
         return first_failure(self.process, self.reason) if self.reason else ""
+
+    @property
+    def output(self) -> Path | None:
+        """The file to read: the output of the ranks, else of the job; None if there is none."""
+        files = [log.path for log in self.process.logs if log.last()]
+        own = [path for path in files if path.name == "output.log"]
+        return next(iter(own + files), None)
 
     @cached_property
     def lines(self) -> list[str]:
@@ -100,7 +110,7 @@ def _traces(run: RunFolder, number: int, job: str | None) -> Evidence:
     output = job_output(run, job)
     if output is None and job and (now := history.current(job)):
         output = now.output
-    logs = [part_of_attempt(read(output), run=run.path, number=number)] if output else []
+    logs = [_part_of_attempt(_read(output), run=run.path, number=number)] if output else []
     folder = run.attempt(number)
     return Evidence(
         run=run,
@@ -121,4 +131,35 @@ def _attempt_logs(folder: Path) -> Iterator[LogLines]:
     )
     for path in (*ranks, folder / "output.log", *agents):
         if path.exists():
-            yield read(path)
+            yield _read(path)
+
+
+def _read(path: Path) -> LogLines:
+    """Return the lines of a file; none if it cannot be read."""
+    first = 1
+    try:
+        with open_regular(path) as file:
+            skipped = max(0, file.seek(0, 2) - _MAX_BYTES)
+            file.seek(0)
+            while left := skipped - file.tell():
+                first += file.read(min(left, _MAX_BYTES)).count(b"\n")
+            content = file.read(2 * _MAX_BYTES)
+    except OSError:
+        content = b""
+    lines = content.decode(errors="replace").split("\n")
+    return LogLines(path=path, first=first, lines=tuple(lines))
+
+
+def _part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
+    """Return the part of a job's output for one attempt; a requeued job appends to its file."""
+    starts = {
+        int(found[1]): i
+        for i, line in enumerate(log.lines)
+        if (found := re.fullmatch(rf"run {re.escape(str(run))}, attempt (\d+)", line))
+    }
+    if number not in starts:
+        # Without any attempt the output is from before the first one.
+        return log if not starts else LogLines(path=log.path, first=1, lines=())
+    later = [i for other, i in starts.items() if other > number]
+    begin, end = starts[number], min(later, default=len(log.lines))
+    return LogLines(path=log.path, first=log.first + begin, lines=log.lines[begin:end])

@@ -1,19 +1,22 @@
 """Close an attempt: record how it ended, and say whether the job is worth another attempt."""
 
 import re
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from configs.disk import read_end
 from configs.errors import ConfigError
-from runs.folder import RunFolder
+from runs.folder import ROOT, RunFolder
 from runs.json_files import read_error_note
 from runs.records import Record, Superseded
+from runs.slurm_env import batch_job
 from runs.state.evidence import Evidence
 from runs.state.fold import fold
-from runs.state.log_lines import read_tail
+from runs.state.log_lines import LogLines
 from runs.state.reasons import reasons
 from runs.state.run_state import RunState
 
@@ -26,37 +29,35 @@ STALLED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How an attempt ended: its last event, the exit code of the job, and what the job does next.
+    """How an attempt ended: its last event, and what the job does next.
 
     After a run is done, its study may be settled. `faulty_node` is a node that broke down during
     the attempt; the next one should avoid it.
     """
 
     event: str
-    exit_code: int
     next: Literal["requeue", "settle", "end"] = "end"
     faulty_node: str = ""
 
 
-def close_attempt(attempt: Path, *, status: int, is_cancelled: bool = False) -> Verdict:
+def close_attempt(attempt: Path, *, status: int) -> Verdict:
     """Record how an attempt ended; `status` is the exit status of its ranks.
 
-    If a person stopped the run after its ranks had paused, such as by cancelling the job, record
-    `stopped`: a requeue would undo that. If the ranks wrote no last event, record `failed` with the
-    reason that their traces show.
+    If the ranks wrote no last event, record `failed` with the reason that their traces show. If a
+    person has stopped the run since, such as by cancelling its job, record `stopped`: a requeue
+    would undo that.
     """
     run, number = _of_attempt(attempt)
     if number == max(run.attempts()):
         run.note(number, ended=time.time())
     try:
-        state = _final_state(run, attempt, status, is_cancelled=is_cancelled)
+        state = _final_state(run, attempt, status)
     except Superseded:
-        return Verdict(event="superseded", exit_code=1)
+        return Verdict(event="superseded")
     is_worthwhile = state.next == "requeue" and not is_stalled(run)
     is_faulty = state.is_failed and state.reason == "node"
     return Verdict(
         event=state.name,
-        exit_code=1 if state.is_failed else 0,
         next="requeue" if is_worthwhile else "settle" if state.is_done else "end",
         faulty_node=state.last.get("node", "") if is_faulty else "",
     )
@@ -71,17 +72,16 @@ def _of_attempt(attempt: Path) -> tuple[RunFolder, int]:
     return RunFolder(attempt.parent.parent), int(attempt.name)
 
 
-def _final_state(run: RunFolder, attempt: Path, status: int, *, is_cancelled: bool) -> RunState:
+def _final_state(run: RunFolder, attempt: Path, status: int) -> RunState:
     """Return how the attempt ended; record it if its ranks did not."""
-    number = int(attempt.name)
+    number, output = int(attempt.name), attempt / "output.log"
     traces = Evidence(
         run=run,
         attempt=number,
         note=read_error_note(attempt),
         # The cause of death is at the end.
-        logs=[read_tail(attempt / "output.log")],
+        logs=[LogLines(path=output, first=1, lines=tuple(read_end(output).splitlines()))],
         status=status,
-        is_cancelled=is_cancelled,
     )
     state = attempt_state(run, number, process=traces)
     # The event of an end that only the traces show has no time yet.
@@ -91,7 +91,17 @@ def _final_state(run: RunFolder, attempt: Path, status: int, *, is_cancelled: bo
     if state.is_paused and is_stalled(run):
         record_failure(run, number, **STALLED)
         state = attempt_state(run, number)
+    if state.next == "requeue" and batch_job() and ask_slurm("why_ended") == "cancelled":
+        run.record_event(number, "stopped", step=state.step)
+        state = attempt_state(run, number)
     return state
+
+
+def ask_slurm(function: str) -> str | None:
+    """Return what a function of jobs/requeue.sh prints, None if it fails."""
+    words = ["bash", "-c", 'source "$0"; "$1"', str(ROOT / "jobs" / "requeue.sh"), function]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def attempt_state(run: RunFolder, attempt: int, process: Evidence | None = None) -> RunState:

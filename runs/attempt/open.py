@@ -1,7 +1,6 @@
 """Open an attempt at a run: find or create the run, check its config, claim the attempt."""
 
 import os
-import shlex
 import sys
 import time
 from pathlib import Path
@@ -10,16 +9,17 @@ from typing import Any
 from configs.checks.batch import check_ranks
 from configs.disk import replace_file
 from configs.errors import ConfigError
-from configs.load import expect, load, merge, parse_overrides, resolve, to_tree
+from configs.load import expect, flatten, load, merge, parse_overrides, read_tree, resolve, to_tree
 from configs.paths import with_absolute_paths
 from configs.schema import KINDS, Command, Run
+from configs.yaml12 import dump_yaml
 from runs.attempt.close import STALLED, is_stalled, record_failure
 from runs.checks.paths import check_paths
 from runs.code_version import read_version
 from runs.folder import (
     ROOT,
     RunFolder,
-    claim_attempt,
+    changes,
     find_run,
     is_run,
     make_run,
@@ -29,6 +29,7 @@ from runs.folder import (
 from runs.jobs import TURN, turn_end
 from runs.slurm_env import batch_job, is_restarted, job_facts, node_name
 from runs.state.fold import is_done, run_state
+from runs.state.run_state import RunState
 
 
 def open_attempt(
@@ -51,20 +52,24 @@ def open_attempt(
     """
     job_facts()  # A variable of Slurm that is no number is refused before a folder is made.
     found = find_run(source, kind=kind)
-    if found and _is_skipped(found):
+    before = run_state(found) if found else RunState()
+    if found and before.is_skipped:
+        # The ends of other cells made this one needless before it began.
+        print(f"{found.path}: skipped: {before.message}", file=sys.stderr)
         return None
-    if found and turn_end() is not None and not run_state(found).is_waiting:
+    if found and turn_end() is not None and not before.is_waiting:
         return None  # The run has left its interleaved study.
     if found and _began_in_this_job(found):
         # After a requeue the run's own config counts: it may be newer than the command line.
         overrides = []
     try:
-        config = _checked_config(
-            found or _new_config(source, overrides, kind), overrides, nodes, gpus
-        )
+        config = resume_config(found, overrides) if found else _new_config(source, overrides, kind)
+        check_paths(config)
+        if gpus is not None:
+            _check_ranks(config, found, nodes=nodes, gpus=gpus)
     except ConfigError as error:
         # If the run waits for this job, its records must show a failed start.
-        if found and job_facts() and run_state(found).is_waiting:
+        if found and job_facts() and before.is_waiting:
             newest = max(found.attempts(), default=0)
             record_failure(found, newest, reason="config", message=str(error))
         raise
@@ -75,25 +80,33 @@ def open_attempt(
     if found and is_restarted() and is_stalled(found):
         record_failure(found, found.attempts()[-1], **STALLED)
         raise ConfigError(f"{found.path}: {STALLED['message']}; see attempts/*/output.log in it")
-    if found and _obeys_stop(found, began=began):
+    if found and _obeys_stop(found, before, began=began):
         return None
     run = found or make_run(run_name(source, config), to_tree(config))
-    command = shlex.join([f"jobs/{config.kind}.sbatch", str(source), *overrides])
     try:
-        return claim(run, config, source=str(source), command=command, began=began)
+        return claim(run, config, began=began)
     except OSError as error:
         raise ConfigError(f"{run.path}: cannot begin an attempt: {error.strerror}") from None
 
 
-def claim(run: RunFolder, config: Run, *, began: float | None, **facts: str) -> Path:
-    """Claim the next attempt, write its facts to the manifest, and return its folder."""
-    number = claim_attempt(run, config)
+def claim(run: RunFolder, config: Run, *, began: float | None) -> Path:
+    """Create the folder of the next attempt, with its overrides and its facts; return it."""
+    before, number = flatten(run.config_tree()), max(run.attempts(), default=0) + 1
+    while True:
+        try:
+            run.attempt(number).mkdir(parents=True)
+            break
+        except FileExistsError:
+            number += 1
     attempt = run.attempt(number)
+    if changes(before, to_tree(config)):
+        # Compare with config.yaml, not with the last attempt: a change may have been reverted.
+        overrides = changes(flatten(read_tree(run.config_file)), to_tree(config))
+        replace_file(attempt / "overrides.yaml", dump_yaml(merge({}, overrides)))
     run.note(
         number,
         time=time.time(),
         began=began,
-        **facts,
         host=node_name(),
         slurm=job_facts() or None,
         turn=os.environ.get(TURN) or None,
@@ -109,22 +122,12 @@ def _began_in_this_job(run: RunFolder) -> bool:
     return is_restarted() and job_facts().get("job") in jobs
 
 
-def _is_skipped(run: RunFolder) -> bool:
-    """Return whether the ends of other cells made this one needless before it began."""
-    state = run_state(run)
-    is_skipped = state.is_skipped and "proof" in state.last
-    if is_skipped:
-        print(f"{run.path}: skipped: {state.message}", file=sys.stderr)
-    return is_skipped
-
-
-def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
+def _obeys_stop(run: RunFolder, state: RunState, *, began: float | None) -> bool:
     """Return whether a file STOP asks a run not to start, and record `stopped` then.
 
     One that is older is removed: whoever starts a stopped run again wants it to run. In a batch job
     older means before the last event, such as `queued`; else before the job `began`.
     """
-    state = run_state(run)
     since = state.since or 0.0 if batch_job() else began or time.time()
     try:
         if not run.stop_file.exists():
@@ -141,17 +144,10 @@ def _obeys_stop(run: RunFolder, *, began: float | None) -> bool:
     return False
 
 
-def _checked_config(
-    found: RunFolder | Run, overrides: list[str], nodes: int, gpus: int | None
-) -> Run:
-    run = found if isinstance(found, RunFolder) else None
-    config = resume_config(found, overrides) if isinstance(found, RunFolder) else found
-    check_paths(config)
-    if gpus is not None:
-        allocated = {"nodes": nodes, "gpus_per_node": gpus}
-        world = config.resources.model_copy(update=allocated).world
-        check_ranks(config, world=world, engine=run.engine() if run else None)
-    return config
+def _check_ranks(config: Run, found: RunFolder | None, *, nodes: int, gpus: int) -> None:
+    """Raise `ConfigError` if the batch does not divide over the ranks of the job."""
+    world = config.resources.model_copy(update={"nodes": nodes, "gpus_per_node": gpus}).world
+    check_ranks(config, world=world, engine=found.engine() if found else None)
 
 
 def _new_config(source: Path, overrides: list[str], kind: str | None) -> Run:

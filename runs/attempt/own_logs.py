@@ -7,7 +7,6 @@ this run in their path are: which run wrote the others is unknown.
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from configs.errors import ConfigError
@@ -25,13 +24,8 @@ _MOST_FILES, _MOST_BYTES = 64, 2**26
 _TAIL_BYTES = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogFile:
-    """A file at one time: its size, when it was changed, and its last bytes."""
-
-    size: int
-    changed_ns: int
-    tail: bytes
+# A file at one time: its size and its last bytes.
+LogFile = tuple[int, bytes]
 
 
 def log_files(folder: Path) -> dict[Path, LogFile] | None:
@@ -63,8 +57,7 @@ def _look(path: Path) -> LogFile:
     with open_regular(path, follow_links=False) as file:
         status = os.fstat(file.fileno())
         file.seek(max(0, status.st_size - _TAIL_BYTES))
-        tail = file.read(_TAIL_BYTES)
-    return LogFile(size=status.st_size, changed_ns=status.st_mtime_ns, tail=tail)
+        return status.st_size, file.read(_TAIL_BYTES)
 
 
 def keep_logs(run: RunFolder, attempt: int, before: dict[Path, LogFile] | None) -> None:
@@ -95,11 +88,11 @@ def keep_logs(run: RunFolder, attempt: int, before: dict[Path, LogFile] | None) 
 def _new_part(path: Path, before: LogFile | None) -> bytes:
     """Return the content; of a file that has only grown the lines added, below a CSV's header."""
     content = read_bytes(path, most=_MOST_BYTES, follow_links=False)
-    has_grown = before and content[: before.size].endswith(before.tail)
-    if before is None or not has_grown or len(content) < before.size:
+    size, tail = before or (0, b"")
+    if len(content) < size or not content[:size].endswith(tail):
         return content
-    header = content.partition(b"\n")[0] + b"\n" if path.suffix == ".csv" and before.size else b""
-    return header + content[before.size :]
+    header = content.partition(b"\n")[0] + b"\n" if path.suffix == ".csv" and size else b""
+    return header + content[size:]
 
 
 def _shares_folder(run: RunFolder, attempt: int) -> bool:

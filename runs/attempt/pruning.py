@@ -22,10 +22,10 @@ def waiting(study: StudyFolder) -> Iterator[RunFolder]:
             yield run
 
 
-def skip(run: RunFolder, *, proof: RunFolder, reason: str, message: str) -> bool:
-    """Record that a cell is skipped for the end of the cell `proof`, unless it has begun."""
+def skip(run: RunFolder, *, proof: RunFolder, message: str) -> bool:
+    """Record that a repeat is skipped for the end of the cell `proof`, unless it has begun."""
     try:
-        run.record_event(1, "skipped", reason=reason, proof=proof.name, message=message)
+        run.record_event(0, "skipped", reason=DECIDED, proof=proof.name, message=message)
     except Superseded:
         return False
     return True

@@ -26,11 +26,11 @@ from configs.errors import ConfigError
 from configs.files import read_bytes
 from configs.load import expect
 from configs.schema import Command
+from runs.attempt.close import ask_slurm
 from runs.attempt.open import claim
 from runs.attempt.own_logs import keep_logs, log_files
 from runs.attempt.parent import end_with_parent
 from runs.attempt.placement import placement, ranks_of
-from runs.attempt.witness import HANDLED, Witness
 from runs.folder import ROOT, RunFolder
 from runs.slurm_env import batch_job, first_environment, is_restarted
 from runs.state.fold import reason_of_exit
@@ -43,6 +43,10 @@ from runs.trust import check_own
 FIRST, LATER, MARK = "slurm_script", "slurm_script.resume", "DITBENCH_RESUME_FLAGS"
 NEAR_LIMIT_S = 60
 _NEWEST = re.compile(r"\{newest:([^}]*)\}")
+# The signals that a batch script may handle and this process passes on to it.
+_HANDLED = (
+    signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM
+)  # fmt: skip
 # How long a script that is ended near its limit has between TERM and KILL.
 _PATIENCE_S = 20.0
 # How long processes that the script leaves behind may go on writing.
@@ -60,7 +64,7 @@ def main(path: str, *arguments: str) -> None:
         config = expect(run.config(), Command, source=run.path)
         # Remarks would stand in the output of the script.
         with contextlib.redirect_stderr(io.StringIO()):
-            attempt = claim(run, config, began=time.time(), source=str(config.script))
+            attempt = claim(run, config, began=time.time())
         status = _Script(run, attempt, config).run([*arguments], umask=umask)
     except (ConfigError, OSError) as error:
         sys.exit(f"ditbench: {error}")
@@ -82,6 +86,9 @@ class _Script:
         self._came: list[int] = []
         self._is_near_limit = self._is_ended = self._is_killed = False
         self._end_by: float | None = None
+        for number in _HANDLED:
+            signal.signal(number, lambda number, _: self._came.append(number))
+        self._witness = _Witness()
 
     def run(self, arguments: list[str], *, umask: int) -> int:
         """Run the script to its end, and return its status, negative for a signal."""
@@ -93,9 +100,6 @@ class _Script:
         folder = str(Path.cwd())
         self._run.note(self._number, placement=placed, ranks=ranks_of(placed), folder=folder)
         before = log_files(Path())
-        for number in HANDLED:
-            signal.signal(number, lambda number, _: self._came.append(number))
-        witness = Witness()
         self._run.record_event(self._number, "started", **resumed)
         try:
             process, pipes = self._start([str(script), *arguments], umask=umask)
@@ -105,13 +109,13 @@ class _Script:
             print(message, file=sys.stderr)
             return 127
         self._sample_gpus(placed)
-        self._follow(process, pipes, witness)
+        self._follow(process, pipes)
         status = process.wait()
         try:
             requeues = self._record_end(status)
             self._run.note(self._number, ended=time.time())
             keep_logs(self._run, self._number, before)
-            if requeues and _ask_slurm("requeue_job").returncode:
+            if requeues and ask_slurm("requeue_job") is None:
                 again = f"ditbench submit {self._run.path}"
                 self._fail("timeout", f"this site does not requeue; go on: {again}")
         except OSError as error:
@@ -123,7 +127,9 @@ class _Script:
         """Return the text to run, and what it resumes from."""
         folder = self._run.path / "script"
         flags = self._config.resume
-        files = [] if flags is None else [_newest(glob, self._cut()) for glob in globs(flags)]
+        ends = [one for one in self._run.records() if one.get("event") == "paused"]
+        killed = ends[-1]["time"] if ends and ends[-1].get("killed") else None
+        files = [] if flags is None else [_newest(glob, killed) for glob in globs(flags)]
         if flags is None or self._number == 1 or None in files:
             return read_bytes(folder / FIRST), {}
         found = iter(files)
@@ -132,11 +138,6 @@ class _Script:
         return marked.replace(MARK.encode(), os.fsencode(shlex.join(words))), {
             "resumes": ", ".join(map(str, files))
         }
-
-    def _cut(self) -> float | None:
-        """Return when the last attempt was killed, None if it left by itself."""
-        last = [one for one in self._run.records() if one.get("event") == "paused"]
-        return last[-1]["time"] if last and last[-1].get("killed") else None
 
     def _start(
         self, words: list[str], *, umask: int
@@ -166,9 +167,7 @@ class _Script:
                     env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=log, stderr=log,
                 )  # fmt: skip
 
-    def _follow(
-        self, process: subprocess.Popen[bytes], pipes: dict[int, int], witness: "Witness"
-    ) -> None:
+    def _follow(self, process: subprocess.Popen[bytes], pipes: dict[int, int]) -> None:
         """Copy the output and pass signals on until the script has ended.
 
         What it leaves behind may write for some seconds; then Slurm ends it with the job.
@@ -185,11 +184,11 @@ class _Script:
             if has_ended:
                 end_by = min(end_by, time.monotonic() + _DRAIN_S)
             while self._came:
-                self._pass_on(self._came.pop(0), process, witness)
+                self._pass_on(self._came.pop(0), process)
             self._obey(process)
         process.wait()
 
-    def _pass_on(self, number: int, process: subprocess.Popen[bytes], witness: "Witness") -> None:
+    def _pass_on(self, number: int, process: subprocess.Popen[bytes]) -> None:
         """Send the script a signal that only this process got."""
         is_warning = number == signal.SIGUSR1 and self._config.resume is not None
         named = self._config.signal
@@ -198,7 +197,7 @@ class _Script:
         self._is_near_limit |= signal.Signals(number).name == f"SIG{named or 'USR1'}"
         if is_warning and named is None:
             self._end(process)
-        elif not witness.has_seen(number):
+        elif not self._witness.has_seen(number):
             process.send_signal(number)  # Nothing, if it has ended.
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:
@@ -222,7 +221,7 @@ class _Script:
         can_resume = self._config.resume is not None
         # The script may end by a signal of Slurm that this process has not had yet.
         asks = (self._is_ended or status) and batch_job()
-        why = _ask_slurm("why_ended").stdout.strip() if asks else ""
+        why = ask_slurm("why_ended") if asks else None
         is_limit = why == "limit" or (self._is_near_limit and can_resume)
         if is_limit and can_resume and batch_job():
             return self._pause()
@@ -271,6 +270,32 @@ class _Script:
         self._run.record_event(self._number, event, **fields)
 
 
+class _Witness:
+    """A process that a signal to all processes of a job ends.
+
+    Some plugins of Slurm send TERM to every process of a job, others to the batch script alone.
+    In the first case the script has got it already, and a second one would run its trap twice.
+    """
+
+    def __init__(self) -> None:
+        self._process = self._begin()
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        bound = partial(end_with_parent, os.getpid())
+        return subprocess.Popen(
+            ["/bin/sleep", "infinity"], process_group=0, preexec_fn=bound,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def has_seen(self, number: int) -> bool:
+        """Return whether the signal ended this process, too; then begin another one."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            ended_by = -self._process.wait(timeout=0.1)
+            self._process = self._begin()
+            return ended_by == number
+        return False
+
+
 class _Output:
     """`output.log` of an attempt, and `arrivals.txt`: its length after each piece, and the time."""
 
@@ -314,12 +339,6 @@ def _newest(pattern: str, killed: float | None) -> Path | None:
     if killed is not None and len(found) > 1 and found[-1].stat().st_mtime > killed - _CUT_S:
         return found[-2]
     return found[-1] if found else None
-
-
-def _ask_slurm(function: str) -> subprocess.CompletedProcess[str]:
-    """Call a function of jobs/requeue.sh."""
-    words = ["bash", "-c", 'source "$0"; "$1"', str(ROOT / "jobs" / "requeue.sh"), function]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
 
 
 def _write(descriptor: int, piece: bytes) -> None:

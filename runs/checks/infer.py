@@ -12,16 +12,12 @@ from runs.folder import RunFolder, open_run
 
 @dataclass(frozen=True, kw_only=True)
 class InferSpec:
-    """The config that was `tuned`, a LoRA file, and the prompts, which have no `[trigger]`."""
+    """The config that was `tuned`, its model, a LoRA file, and prompts without `[trigger]`."""
 
     tuned: Finetune
+    model: Path
     lora: Path
     prompts: list[str]
-
-    @property
-    def model(self) -> Path:
-        """The folder of the base model."""
-        return Path(str(self.tuned.flux.folder))
 
 
 def infer_spec(config: Infer) -> InferSpec:
@@ -31,6 +27,7 @@ def infer_spec(config: Infer) -> InferSpec:
     prompts = config.prompts or tuned.sample.prompts
     return InferSpec(
         tuned=tuned,
+        model=Path(str(tuned.flux.folder)),
         lora=_find_lora(run, config.step),
         prompts=[fill_trigger(prompt, tuned.data.trigger) for prompt in prompts],
     )

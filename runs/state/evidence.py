@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 from runs.folder import RunFolder
-from runs.jobs import CANCELLED
+from runs.jobs import CANCELLED, WHILE_WAITING
 from runs.json_files import ErrorNote
 from runs.records import Record, read_records
-from runs.state.log_lines import LogLines, first_line, last_exception, quote
+from runs.state.log_lines import LogLines, first_line, quote
 from runs.state.slurm_job import SlurmJob
 
 
@@ -18,9 +17,9 @@ class Evidence:
     """The traces of one attempt at a run; attempt 0 is a job that waits or did not begin one.
 
     `note` is what the first failing rank wrote (`error.json`). `status` is the exit status of the
-    ranks if they have just left, and `is_cancelled` whether Slurm then says that their job is
-    cancelled. `fold` fills in `end`, the last event of the attempt, and `slurm`, the start of the
-    job. `is_preemptable` tells, by its name, whether jobs of a partition are preempted.
+    ranks if they have just left. `fold` fills in `end`, the last event of the attempt, and `slurm`,
+    the start of the job. `is_preemptable` tells, by its name, whether jobs of a partition are
+    preempted.
     """
 
     run: RunFolder
@@ -28,7 +27,6 @@ class Evidence:
     note: ErrorNote = field(default_factory=ErrorNote)
     logs: list[LogLines] = field(default_factory=list)
     status: int | None = None
-    is_cancelled: bool = False
     is_preemptable: Callable[[str], bool] = lambda _: False
     end: Record = field(default_factory=dict)
     slurm: SlurmJob | None = None
@@ -44,19 +42,14 @@ class Evidence:
         return self.run.attempt(self.attempt) if self.attempt else None
 
     @property
-    def state(self) -> str:
-        """Slurm's state of this start of the job; empty if it is not over."""
-        return self.slurm.state if self.slurm and self.slurm.is_over else ""
+    def ended_job(self) -> str:
+        """Slurm's words about this start of the job; empty if it is not over."""
+        return str(self.slurm) if self.slurm and self.slurm.is_over else ""
 
     @property
     def reason(self) -> str:
-        """The recorded reason, or the first failing rank's.
-
-        A run that is not requeued, since attempts saved nothing, is recorded as a timeout.
-        """
-        reason = str(self.end.get("reason") or self.note.get("reason") or "")
-        is_stalled = reason == "timeout" and "saved nothing new" in self.message
-        return "stalled" if is_stalled else reason
+        """The recorded reason, or the first failing rank's."""
+        return str(self.end.get("reason") or self.note.get("reason") or "")
 
     @property
     def message(self) -> str:
@@ -72,31 +65,13 @@ class Evidence:
     @property
     def is_not_to_go_on(self) -> bool:
         """Whether a person ended the run for good, which a requeue would undo."""
-        return self.is_cancelled or self.is_marked_cancelled or self.run.stop_file.exists()
+        return self.is_marked_cancelled or self.run.stop_file.exists()
 
     @property
     def is_marked_cancelled(self) -> bool:
         """Whether `ditbench cancel` cancelled the attempt, or the job before it."""
         marked = self.folder is not None and (self.folder / CANCELLED).exists()
-        return marked or "cancelled while" in self.message
-
-    @cached_property
-    def exception(self) -> str:
-        """The line of code and the exception that a rank, or the job, printed last."""
-        noted = str(self.note.get("traceback", "")).splitlines()
-        texts = [noted, *(log.lines for log in self.logs)]
-        return next(filter(None, map(last_exception, texts)), "")
-
-    @property
-    def output(self) -> Path | None:
-        """The file to read: the output of the ranks, else of the job; None if there is none."""
-        files = [log.path for log in self.logs if log.last()]
-        own = [path for path in files if path.name == "output.log"]
-        return next(iter(own + files), None)
-
-    def last_lines(self) -> list[str]:
-        """Return the last line of each log."""
-        return [line for log in self.logs for line in log.last()]
+        return marked or WHILE_WAITING in self.message
 
     def quotes(self, pattern: str) -> list[str]:
         """Return the first lines of the logs that match a pattern, at most 3 of them."""

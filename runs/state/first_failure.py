@@ -1,11 +1,7 @@
 """Find the rank that failed first, and tell it from those that only lost their peer."""
 
-import json
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
-from configs.disk import read_end
 from runs.state.evidence import Evidence
 from runs.state.reasons import Reason, failures
 
@@ -17,17 +13,14 @@ _RANK = re.compile(r"^\s*\[\d+\]:\s*$")
 def first_failure(evidence: Evidence, reason: Reason) -> str:
     """Return the rank, such as "rank 3 on node-2"; empty if it is unknown, or no rank failed."""
     noted = evidence.note.get("reason")
-    if reason.name == "killed":
-        return _killed(evidence)
-    if reason.name == "hang" and noted == "hang":
-        return _first_note(evidence)
-    if reason.name in ("hang", "nccl"):
-        return _killed(evidence) or _furthest_behind(evidence) or _first_note(evidence)
-    if reason.name in ("nan", "crash"):
-        return _first_note(evidence)
     if reason.name not in failures() or reason.name == "config":
         return ""
-    return _first_note(evidence) if noted == reason.name else _rank_with(evidence, reason.pattern)
+    if reason.name in ("killed", "nccl") or (reason.name == "hang" and noted != "hang"):
+        # A rank that noted that it lost a peer is a victim.
+        return _killed(evidence)
+    if reason.name in ("nan", "crash", noted):
+        return _first_note(evidence)
+    return _rank_with(evidence, reason.pattern)
 
 
 def _rank_with(evidence: Evidence, pattern: str) -> str:
@@ -65,24 +58,3 @@ def _death(report: str) -> list[tuple[str, str]]:
         return []
     rank = f"rank {fields['rank']} on {fields.get('host', 'a node')}, by signal {signal}"
     return [(fields.get("time", ""), rank)]
-
-
-def _furthest_behind(evidence: Evidence) -> str:
-    """Return the rank that reached fewer steps than the others."""
-    if evidence.folder is None:
-        return ""
-    steps = dict(_last_steps(evidence.folder / "ranks"))
-    if len(steps) < 2 or len(set(steps.values())) == 1:
-        return ""
-    last = min(steps, key=lambda rank: steps[rank])
-    return f"rank {last}, last seen at step {steps[last]}; others reached {max(steps.values())}"
-
-
-def _last_steps(folder: Path) -> Iterator[tuple[int, int]]:
-    for path in sorted(folder.glob("arrivals-*.jsonl")):
-        for line in reversed(read_end(path).splitlines()):
-            try:
-                yield int(path.stem.rpartition("-")[2]), int(json.loads(line)["step"])
-            except (ValueError, KeyError, TypeError):
-                continue
-            break

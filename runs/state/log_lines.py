@@ -5,13 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from configs.disk import read_end
-from configs.files import open_regular
 from configs.terminal import printable
 from runs.folder import ROOT
 
-# Only the end of a longer file is read.
-MAX_BYTES = 8 * 2**20
 _PREFIX = re.compile(r"^\[[^\]]*\]:\s?")
 _FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)')
 _RAISED = re.compile(r"(?:(?:\w+\.)+\w+|[A-Z]\w*)(?::(?:\s|$)|$)")
@@ -44,42 +40,6 @@ def quote(path: Path, number: int, text: str) -> str:
     """Return a line of a file with its place; `number` counts from 1."""
     shown = printable(text.strip().expandtabs())
     return f"{path}:{number}: {shown if len(shown) <= 200 else f'{shown[:197]}...'}"
-
-
-def read(path: Path) -> LogLines:
-    """Return the lines of a file; none if it cannot be read."""
-    first = 1
-    try:
-        with open_regular(path) as file:
-            skipped = max(0, file.seek(0, 2) - MAX_BYTES)
-            file.seek(0)
-            while left := skipped - file.tell():
-                first += file.read(min(left, MAX_BYTES)).count(b"\n")
-            content = file.read(2 * MAX_BYTES)
-    except OSError:
-        content = b""
-    lines = content.decode(errors="replace").split("\n")
-    return LogLines(path=path, first=first, lines=tuple(lines))
-
-
-def read_tail(path: Path) -> LogLines:
-    """Return the last lines of a file, 64 KiB of them, numbered as if it began with them."""
-    return LogLines(path=path, first=1, lines=tuple(read_end(path).splitlines()))
-
-
-def part_of_attempt(log: LogLines, *, run: Path, number: int) -> LogLines:
-    """Return the part of a job's output for one attempt; a requeued job appends to its file."""
-    starts = {
-        int(found[1]): i
-        for i, line in enumerate(log.lines)
-        if (found := re.fullmatch(rf"run {re.escape(str(run))}, attempt (\d+)", line))
-    }
-    if number not in starts:
-        # Without any attempt the output is from before the first one.
-        return log if not starts else LogLines(path=log.path, first=1, lines=())
-    later = [i for other, i in starts.items() if other > number]
-    begin, end = starts[number], min(later, default=len(log.lines))
-    return LogLines(path=log.path, first=log.first + begin, lines=log.lines[begin:end])
 
 
 def first_line(text: str) -> str:

@@ -29,7 +29,7 @@ class Reason(KeyGroup):
     passes: bool | None = None
     at_once: bool = False
     event: str = ""
-    states: list[str] = Field(default_factory=list)
+    job: str = "(?!)"
     slurm: str = ""
     ends: list[str] = Field(default_factory=list)
     message: str = "(?!)"

@@ -11,16 +11,6 @@ from runs.state.slurm_job import SlurmJob
 # after a change, or nothing.
 Next = Literal["start", "go on", "requeue", "resume", "change", "nothing"]
 
-# States for tables, in their order; any other word is Slurm's for a job that holds its nodes.
-Group = Literal["live", "waiting", "broken", "idle", "over"]
-GROUPS: Mapping[str, Group] = {
-    "started": "live", "running": "live", "starting": "live",
-    "queued": "waiting", "requeued": "waiting",
-    "failed": "broken", "lost": "broken", "ended": "broken",
-    "new": "idle", "paused": "idle", "stopped": "idle",
-    "done": "over", "skipped": "over",
-}  # fmt: skip
-
 # The states of a run whose record has its end.
 ENDS = ("done", "failed", "stopped", "skipped")
 
@@ -80,16 +70,6 @@ class RunState:
         if self.name == "ended" and self.slurm:
             return self.slurm.state.lower().replace("_", " ")
         return self.name
-
-    @property
-    def group(self) -> Group:
-        """The kind of state, for tables: what lives comes first, what is over last."""
-        return GROUPS.get(self.name, "live")
-
-    @property
-    def was_cancelled_here(self) -> bool:
-        """Whether `ditbench cancel` cancelled the run while it waited for its job."""
-        return "cancelled while" in self.message
 
     @property
     def has_events(self) -> bool:

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping
 
 from runs.state.evidence import Evidence
+from runs.state.log_lines import last_exception
 from runs.state.reasons import Reason, reasons
 
 Symptom = Callable[[Evidence], list[str]]
@@ -44,7 +45,7 @@ def _by_table(evidence: Evidence, reason: Reason) -> list[str]:
     shown: list[str] = []
     if not reason.ends or (evidence.event or "none") in reason.ends:
         quotes = evidence.quotes(reason.slurm)
-        if quotes or evidence.state in reason.states:
+        if quotes or re.search(reason.job, evidence.ended_job):
             shown = quotes + evidence.by_slurm() + evidence.last_event()
     if reason.event and evidence.event == reason.event:
         return shown + evidence.recorded()
@@ -54,15 +55,6 @@ def _by_table(evidence: Evidence, reason: Reason) -> list[str]:
         shown += evidence.recorded() if is_recorded else []
         shown += evidence.quotes(reason.output)
     return shown
-
-
-def _launch_failure(evidence: Evidence) -> list[str]:
-    """Recognise a job that Slurm could not start: exit code 0:53 and no output."""
-    slurm = evidence.slurm
-    failed = slurm is not None and (
-        slurm.reason == "JobLaunchFailure" or (slurm.exit_code == "0:53" and not evidence.logs)
-    )
-    return evidence.by_slurm() if failed and evidence.event in ("", "queued") else []
 
 
 def _turn(evidence: Evidence) -> list[str]:
@@ -107,18 +99,9 @@ def _preempted(evidence: Evidence) -> list[str]:
 
 
 def _cancelled(evidence: Evidence) -> list[str]:
-    """Recognise Slurm's state, however the attempt ended, and the mark of the launcher."""
+    """Recognise the mark of `ditbench cancel`."""
     is_ours = evidence.event in ("", "stopped") and evidence.is_marked_cancelled
-    if evidence.state == "CANCELLED" or is_ours:
-        return evidence.by_slurm() + evidence.last_event()
-    return []
-
-
-def _stop_file(evidence: Evidence) -> list[str]:
-    """Recognise a run that stopped because of its file STOP or Ctrl-C."""
-    stop = evidence.run.stop_file
-    shown = _by_table(evidence, reasons()["stop_file"])
-    return [f"{stop}: exists", *shown] if shown and stop.exists() else shown
+    return evidence.by_slurm() + evidence.last_event() if is_ours else []
 
 
 def _killed(evidence: Evidence) -> list[str]:
@@ -135,21 +118,22 @@ def _killed(evidence: Evidence) -> list[str]:
 
 def _crash(evidence: Evidence) -> list[str]:
     """Recognise any other exception or exit code."""
-    raised = [evidence.exception] if evidence.exception else []
+    noted = str(evidence.note.get("traceback", "")).splitlines()
+    texts = [noted, *(log.lines for log in evidence.logs)]
+    raised = [*filter(None, map(last_exception, texts))][:1]
     if evidence.event == "failed":
         said_nothing = raised and evidence.message.endswith("and no message")
         recorded = [] if said_nothing else evidence.recorded()
         return raised + recorded + evidence.quotes(r"\(SIGABRT\)")[:1]
-    wrong = evidence.state in ("FAILED", "BOOT_FAIL", "DEADLINE")
-    shown = raised + evidence.last_lines()[:1] + evidence.by_slurm()
+    wrong = re.search("FAILED|BOOT_FAIL", evidence.ended_job)
+    last = [line for log in evidence.logs for line in log.last()]
+    shown = raised + last[:1] + evidence.by_slurm()
     return shown if wrong and evidence.event in ("", "queued") else []
 
 
 # Reasons that reasons.yaml cannot tell, and those that it tells only in part.
 _OWN: Mapping[str, Symptom] = {
-    "launch_failure": _launch_failure,
     "turn": _turn,
-    "stop_file": _stop_file,
     "killed": _killed,
     "crash": _crash,
 }

@@ -186,11 +186,9 @@ FAILED = [
     one("failed-oom-said-by-all", *TRAINED, f"failed oom: {MESSAGES['oom']}",
         note=f"2 oom: {MESSAGES['oom']}", output=f"[rank2]: {CUDA_OOM}",
         files={"ranks/rank-00002.log": f"[rank2]: {CUDA_OOM}"}),
-    one("failed-hang-of-a-rank-behind", *TRAINED, "failed nccl: late", note=f"0 nccl: {WATCHDOG}",
+    one("failed-hang-that-nccl-found", *TRAINED, "failed nccl: late", note=f"0 nccl: {WATCHDOG}",
         output=f"{WATCHDOG}\n{report((1, 1, 'n1', -6, '6 (SIGABRT)'))}", files={
-            "ranks/nccl-0": "",
-            **{f"ranks/arrivals-{rank:05d}.jsonl": f'{{"step": {step}, "time": 1.0}}\ntorn {{'
-               for rank, step in ((0, 40), (1, 40), (2, 39), (3, 40))}}),
+            "ranks/nccl-0": ""}),
     one("failed-hang-that-our-watchdog-found", *TRAINED, f"failed hang: {MESSAGES['hang']}",
         note=f"3 hang: {MESSAGES['hang']}", output=report((1, 0, "n1", -9, "9 (SIGKILL)"))),
     one("failed-killed-among-a-cascade", *TRAINED, f"failed nccl: {MESSAGES['nccl']}",

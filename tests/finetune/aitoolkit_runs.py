@@ -16,11 +16,13 @@ from safetensors.numpy import save_file
 from configs.load import merge, resolve, to_tree
 from configs.schema import Finetune
 from configs.yaml12 import dump_yaml
-from finetune.aitoolkit.run import attempt
-from runs.folder import RunFolder, claim_attempt, make_run, resume_config
+from finetune.aitoolkit.run import carry_out
+from runs.attempt.open import claim
+from runs.folder import RunFolder, make_run, resume_config
 from runs.records import Record
 from tests.real_runs import in_this_process
 from tests.slurm.cluster import wait_until
+from train.engine.attempt import run_attempt as run_here
 
 _READS = {
     "Dataset": "flip_x flip_y bucket_tolerance control_path",
@@ -146,12 +148,13 @@ def run_attempt(
 ) -> int:
     """Run one more attempt to its end; `meanwhile` runs in another thread."""
     config = resume_config(run, list(overrides))
-    number = claim_attempt(run, config)
+    assert isinstance(config, Finetune)
+    number = int(claim(run, config, began=None).name)
     thread = threading.Thread(target=meanwhile or (lambda: None))
     with in_this_process():
         thread.start()
         try:
-            return attempt(run, number=number)
+            return run_here(run, carry_out, number=number)
         finally:
             thread.join()
 

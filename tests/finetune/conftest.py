@@ -46,14 +46,15 @@ def run_attempt(
     # Imported here because not every test of this folder needs torch.
     from finetune import infer
     from finetune.native import run as native
+    from train.engine import attempt as engine
 
     attempt = open_attempt(source, overrides, kind=kind)
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
     if stop_request:
         (attempt / stop_request).touch()
+    work = native.carry_out if kind == "finetune" else infer.carry_out
     with in_this_process():
-        engine = native if kind == "finetune" else infer
-        status = engine.attempt(run, number=number)
+        status = engine.run_attempt(run, work, number=number)
     close_attempt(attempt, status=status)
     return run
 

@@ -10,8 +10,9 @@ from configs.load import merge, to_tree
 from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, body, events, newest_run, opened
-from train.gradient_noise.offline import attempt as measure
-from train.pretrain.run import attempt as pretrain
+from train.engine.attempt import run_attempt
+from train.gradient_noise import offline
+from train.pretrain import run as pretrain
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 def run() -> RunFolder:
     """Return a run on digits with two checkpoints."""
     found = opened(DIGITS, [*TINY, "train.steps=4", "checkpoint.every=2"])
-    assert pretrain(found, number=1) == 0
+    assert run_attempt(found, pretrain.carry_out, number=1) == 0
     return found
 
 
@@ -47,7 +48,7 @@ def test_study_c_runs_on_digits(number: int, run: RunFolder, tmp_path: Path) -> 
         file = tmp_path / f"cell-{place}.yaml"
         file.write_text(dump_yaml(tree))
         found = opened(file, [], kind="gns")
-        assert measure(found, number=1) == 0
+        assert run_attempt(found, offline.carry_out, number=1) == 0
         samples = samples_of(found)
         groups = 11 if cell.config.bins else 1
         assert len(samples) == 2 * 2 * groups

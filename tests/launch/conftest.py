@@ -50,22 +50,6 @@ def site(logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that replaces a command of Slurm by a shell script."""
-    folder = tmp_path / "commands"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-
-    def make(name: str, script: str) -> Path:
-        file = folder / name
-        file.write_text(f"#!/bin/bash\n{script}\n")
-        file.chmod(0o755)
-        return file
-
-    return make
-
-
-@pytest.fixture
 def slurm(command: Command, tmp_path: Path) -> None:
     """A cluster with two partitions that accepts every job and numbers them from 101."""
     command("sinfo", r"[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\nlong|infinite\n'")

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from configs.checks.batch import BatchLayout
-from configs.load import Kind, expect
+from configs.load import Kind
 from configs.schema import Finetune, Pretrain
 from runs.folder import RunFolder
 from train.engine.checkpoint import CheckpointState
@@ -14,7 +14,7 @@ from train.engine.clocks import Clocks, DeviceClock
 from train.engine.distributed import Ranks, rank_number, read_ranks
 from train.engine.environment import placement
 from train.engine.failure import write_error
-from train.engine.metrics import LossAccumulator, MetricsLogger, StepLog, log, start_logging
+from train.engine.metrics import LossAccumulator, MetricsLogger, log, start_logging
 from train.engine.numerics import NonFiniteCheck
 from train.engine.stop import END_EVENTS, StopRequest, StopSignals
 from train.engine.watchdog import HangWatchdog
@@ -54,15 +54,13 @@ class Attempt(Generic[Kind]):
         )
 
 
-def run_attempt(
-    run: RunFolder, kind: type[Kind], work: Callable[[Attempt[Kind]], None], *, number: int
-) -> int:
+def run_attempt(run: RunFolder, work: Callable[[Attempt[Any]], None], *, number: int) -> int:
     """Do the `work` of attempt `number`; return 0 unless it raised.
 
     An exception is logged and written to `error.json`, unless a newer attempt has begun.
     """
     rank = rank_number()
-    config = expect(run.config(number), kind, source=run.path)
+    config = run.config(number)
     folder = run.attempt(number)
     start_logging(folder, rank=rank)
     try:
@@ -102,7 +100,6 @@ class TrainingContext(Generic[Training]):
     device_clock: DeviceClock
     losses: LossAccumulator
     metrics: MetricsLogger
-    step_log: StepLog
     watchdog: HangWatchdog
     finite: NonFiniteCheck
 
@@ -112,9 +109,8 @@ class TrainingContext(Generic[Training]):
         return {"step": self.state.step, "images": self.state.images}
 
     def finish(self, request: StopRequest) -> None:
-        """Record how training ended, unless a newer attempt runs, and close the logs."""
+        """Record how training ended, unless a newer attempt runs, and close the log."""
         finish(self.metrics, request, self.at | self.clocks.fields())
-        self.step_log.close()
 
 
 def begin_training(
@@ -131,7 +127,6 @@ def begin_training(
         device_clock=device_clock,
         losses=LossAccumulator(ranks.device),
         metrics=attempt.open_metrics(tensorboard=config.log.tensorboard),
-        step_log=StepLog(attempt.folder, rank=ranks.rank),
         watchdog=HangWatchdog(attempt.folder, ranks=ranks, least_s=config.train.hang_s),
         finite=NonFiniteCheck(ranks.device),
     )

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 
+from train.engine.clocks import region
 from train.engine.gradients import local_part
 from train.engine.part import Part
-from train.engine.profiler import region
 
 
 class EMA(Part):

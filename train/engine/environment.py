@@ -2,7 +2,6 @@
 
 import contextlib
 import importlib.util
-import os
 import platform
 import socket
 import subprocess
@@ -28,15 +27,13 @@ def placement(ranks: Ranks) -> list[object] | None:
 def rank_placement(ranks: Ranks) -> dict[str, Any]:
     """Return the node, address and device of this rank."""
     facts: dict[str, Any] = {"rank": ranks.rank, "node": node_name(), "host": socket.gethostname()}
-    facts["local_rank"] = ranks.local_rank
     facts["threads"] = torch.get_num_threads()
-    if "CUDA_VISIBLE_DEVICES" in os.environ:
-        facts["visible_gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
     if ranks.device.type == "cuda":
         properties = torch.cuda.get_device_properties(ranks.device)
         facts["gpu"] = properties.name
         facts["gpu_memory_gb"] = round(properties.total_memory / 1e9, 3)
-        facts |= gpu_state(str(properties.uuid))
+        if limit_w := power_limit_w(str(properties.uuid)):
+            facts["power_limit_w"] = limit_w
     else:
         facts["cpu"] = cpu_model()
     return facts
@@ -60,22 +57,17 @@ def versions() -> dict[str, str]:
     return found
 
 
-def gpu_state(uuid: str) -> dict[str, float]:
-    """Return the power limit and clocks of a GPU by nvidia-smi; leave out those it cannot tell."""
-    asked = {"power_limit_w": "power.limit", "sm_mhz": "clocks.sm", "max_sm_mhz": "clocks.max.sm"}
-    command = ["nvidia-smi", f"--query-gpu={','.join(asked.values())}", f"--id=GPU-{uuid}"]
-    try:
+def power_limit_w(uuid: str) -> float | None:
+    """Return the power limit of a GPU by nvidia-smi, None if it cannot tell."""
+    command = ["nvidia-smi", "--query-gpu=power.limit", f"--id=GPU-{uuid}"]
+    # Without a limit it prints "[N/A]".
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
         answer = subprocess.run(
             [*command, "--format=csv,noheader,nounits"],
             capture_output=True, text=True, check=True, timeout=_NVIDIA_SMI_S,
         )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    found = {}
-    for name, value in zip(asked, answer.stdout.split(","), strict=False):
-        with contextlib.suppress(ValueError):  # "[N/A]"
-            found[name] = float(value)
-    return found
+        return float(answer.stdout)
+    return None
 
 
 def cpu_model() -> str:

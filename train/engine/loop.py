@@ -12,11 +12,10 @@ from torch import Tensor
 from runs.jobs import turn_end
 from train.engine.attempt import Training, TrainingContext
 from train.engine.checkpoint import CheckpointSaver
-from train.engine.clocks import QueuePoint
+from train.engine.clocks import QueuePoint, region
 from train.engine.distributed import Agreement, sum_over_ranks
 from train.engine.metrics import IntervalSums, wall_time
 from train.engine.part import Part
-from train.engine.profiler import region
 from train.engine.stop import StopRequest
 
 
@@ -212,7 +211,6 @@ class Loop(Generic[Training]):
         names = [name for name, value in fields.items() if isinstance(value, Tensor)]
         fields |= zip(names, scalars, strict=True)
         fields[pending.running] = round(fields[pending.running] + end - pending.end.queued, 6)
-        context.step_log.write(fields["step"])
         context.metrics.step(fields | {"time": wall_time(end)}, steps=train.steps)
         return sums
 

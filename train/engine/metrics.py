@@ -54,10 +54,6 @@ class MetricsLogger:
         self._record(fields)
         log.info(_details(fields))
 
-    def measurement(self, fields: dict[str, Any]) -> None:
-        """Record a result that is too long for the console."""
-        self._record(fields)
-
     def event(self, name: str, **fields: Any) -> None:
         """Record an event."""
         if self._writer:
@@ -110,24 +106,6 @@ class LossAccumulator:
         share = tensor if rank == 0 else 0
         self.loss.fill_(sums.loss * share)
         self.steps = sums.steps
-
-
-class StepLog:
-    """The steps that this rank has reached, for `ditbench why`: which rank stayed behind.
-
-    Each recorded step is one line in `ranks/arrivals-00000.jsonl` of the attempt.
-    """
-
-    def __init__(self, attempt: Path, *, rank: int) -> None:
-        self._file = (attempt / "ranks" / f"arrivals-{rank:05d}.jsonl").open("a", encoding="utf-8")
-
-    def write(self, step: int) -> None:
-        """Write a step that the device has finished."""
-        print(f'{{"step": {step}}}', file=self._file, flush=True)
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
 
 
 def wall_time(moment: float) -> float:

@@ -10,8 +10,7 @@ from collections.abc import Callable
 import torch.distributed as dist
 
 from configs.schema.sample import Sampling
-from runs.folder import RunFolder
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish
 from train.engine.distributed import Ranks, from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
@@ -20,12 +19,8 @@ from train.evaluate.npz import NpzShards
 from train.evaluate.sampler import RunSampler
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at sampling. Return 0 if it leaves the run folder in order."""
-    return run_attempt(run, Sampling, _run, number=number)
-
-
-def _run(attempt: Attempt[Sampling]) -> None:
+def carry_out(attempt: Attempt[Sampling]) -> None:
+    """Carry out an attempt at sampling."""
     config, ranks = attempt.config, attempt.ranks
     with process_group(ranks):
         attempt.note(ranks=ranks.world, versions=versions())

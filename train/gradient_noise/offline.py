@@ -8,7 +8,7 @@ import itertools
 from configs.schema import NoiseRun
 from runs.folder import RunFolder
 from runs.records import valid
-from train.engine.attempt import Attempt, finish, run_attempt
+from train.engine.attempt import Attempt, finish
 from train.engine.distributed import from_rank_0, max_over_ranks, process_group
 from train.engine.environment import versions
 from train.engine.metrics import log
@@ -17,12 +17,8 @@ from train.engine.stop import StopRequest
 from train.gradient_noise.samples import OfflineNoise
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Carry out an attempt at measuring. Return 0 if it leaves the run folder in order."""
-    return run_attempt(run, NoiseRun, _run, number=number)
-
-
-def _run(attempt: Attempt[NoiseRun]) -> None:
+def carry_out(attempt: Attempt[NoiseRun]) -> None:
+    """Carry out an attempt at measuring."""
     config, ranks, signals = attempt.config, attempt.ranks, attempt.stop_signals
     set_precision(config.precision, ranks.device)
     with process_group(ranks):
@@ -37,7 +33,7 @@ def _run(attempt: Attempt[NoiseRun]) -> None:
             sample = samples[done]
             fields = noise.measure(sample)
             done += 1
-            metrics.measurement(_progress(done, config) | {"gns_sample": fields})
+            metrics.evaluation(_progress(done, config) | {"gns_sample": fields})
             if sample.repeat == config.samples - 1:
                 metrics.event("saved", **_progress(done, config))
                 log.info("%d of %d samples", done, len(samples))

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from train.data.latents.vae import decode_samples
+from train.engine.clocks import region
 from train.engine.part import Part
-from train.engine.profiler import region
 from train.evaluate.sampler import grid_labels, sample, save_grid
 from train.model.parallelize import autocast
 from train.parts import Pretraining

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from configs.checks.batch import BatchLayout, divide
 from configs.schema import Pretrain
-from runs.folder import RunFolder
 from train.data.catalog import open_images
 from train.data.loader import microbatches
-from train.engine.attempt import Attempt, begin_training, run_attempt
+from train.engine.attempt import Attempt, begin_training
 from train.engine.checkpoint import (
     CheckpointSaver,
     CheckpointState,
@@ -27,12 +26,8 @@ from train.pretrain.step import PretrainStep
 from train.pretrain.train_state import TrainState, make_train_state, with_compile_resolved
 
 
-def attempt(run: RunFolder, *, number: int) -> int:
-    """Run one attempt at pretraining; return 0 if it leaves the run folder in order."""
-    return run_attempt(run, Pretrain, _run, number=number)
-
-
-def _run(attempt: Attempt[Pretrain]) -> None:
+def carry_out(attempt: Attempt[Pretrain]) -> None:
+    """Carry out an attempt at pretraining."""
     config, ranks = attempt.config, attempt.ranks
     clocks = Clocks(ranks.device)
     tuned = tuned_micro_batch(attempt.run, config, ranks, attempt.number)
@@ -61,7 +56,7 @@ def _run(attempt: Attempt[Pretrain]) -> None:
             asynchronous=config.checkpoint.asynchronous,
             is_superseded=attempt.is_superseded,
         )
-        with contextlib.closing(batches), contextlib.closing(context.step_log):
+        with contextlib.closing(batches):
             steps = PretrainStep(
                 context=context, train_state=train_state, batches=batches, parts=parts
             )

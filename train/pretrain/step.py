@@ -10,8 +10,8 @@ from torch import Tensor
 from configs.schema import Pretrain
 from train.data.loader import LoaderIterator, Microbatch
 from train.engine.attempt import TrainingContext
+from train.engine.clocks import region
 from train.engine.part import Part
-from train.engine.profiler import region
 from train.model.parallelize import gradient_sync
 from train.pretrain.train_state import TrainState
 

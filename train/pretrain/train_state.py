@@ -14,13 +14,12 @@ from train.data.loader import Microbatch
 from train.diffusion.alignment import TokenAlignment, make_alignment, zero_features
 from train.diffusion.objective import DiffusionObjective
 from train.engine.checkpoint import CheckpointState
-from train.engine.clocks import Clocks
+from train.engine.clocks import Clocks, region
 from train.engine.distributed import Ranks, from_every_rank, from_rank_0
 from train.engine.ema import EMA
 from train.engine.gradients import clipped_step, squared_gradient_norm
 from train.engine.numerics import set_deterministic, set_precision
 from train.engine.part import Part
-from train.engine.profiler import region
 from train.model.parallelize import autocast, can_compile, parallelize
 from train.model.routing import first_patches, routed
 from train.pretrain.optimizer import make_optimizer

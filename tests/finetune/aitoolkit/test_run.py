@@ -15,8 +15,8 @@ from safetensors.numpy import save_file
 
 from configs.errors import ConfigError
 from finetune.aitoolkit.checkpoint import CheckpointCollector, metadata_step
-from runs.attempt.open import open_attempt
-from runs.folder import RunFolder, claim_attempt, find_runs
+from runs.attempt.open import claim, open_attempt
+from runs.folder import RunFolder, find_runs
 from runs.records import valid
 from tests.finetune.aitoolkit_runs import (
     events,
@@ -275,7 +275,7 @@ def test_a_missing_part_of_ai_toolkit_is_named_with_the_fix(
 def test_it_does_not_outlive_its_parent(folder: Path) -> None:
     run = new_run(folder, train__steps=100_000)
     config = run.config()
-    claim_attempt(run, config)
+    claim(run, config, began=None)
     parent = subprocess.Popen(
         [sys.executable, "-m", "finetune", str(run.path)], stdout=subprocess.DEVNULL
     )

@@ -18,7 +18,7 @@ from launch.slurm.executor import BatchScript
 from launch.slurm.flags import parse_flags
 from launch.submit.script import RunRequest, batch_script, report_script
 from launch.submit.site import Site
-from runs.snapshot import Tree
+from launch.submit.snapshot import Tree
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 from tests.launch.submit.test_script import HOSTILE, executed

@@ -1,6 +1,7 @@
 """Closing an attempt: its last event, the reason of a failure, the requeue."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -43,13 +44,17 @@ def attempts_of_one_job(run: RunFolder, monkeypatch, *saved_steps: int | None) -
 
 @pytest.mark.parametrize("mark", ["attempts/001/CANCEL", "STOP", None])
 def test_a_request_that_comes_after_the_ranks_have_paused_stops_the_run(
-    config: Path, monkeypatch, mark: str | None
+    config: Path, command: Callable[[str, str], Path], monkeypatch, mark: str | None
 ) -> None:
     run = begin(config)
     attempts_of_one_job(run, monkeypatch, 5)
     if mark:
         (run.path / mark).touch()
-    verdict = close_attempt(run.attempt(1), status=0, is_cancelled=mark is None)
+    else:
+        monkeypatch.setenv("ENVIRONMENT", "BATCH")
+        monkeypatch.setenv("SLURM_JOB_ID", "7")
+        command("squeue", "echo COMPLETING 0 None")
+    verdict = close_attempt(run.attempt(1), status=0)
     assert (verdict.event, verdict.next) == ("stopped", "end")
     assert list(run.records())[-1]["step"] == 5
 

@@ -108,6 +108,10 @@ def test_a_later_attempt_resumes_from_the_newest_file_and_a_first_one_from_none(
     _, out, _ = ended(run)
     assert out == b"train --ckpt out/c-$(touch x).pt\n"
     assert not (tmp_path / "x").exists()
+    # A file that its program was writing when it was killed may be cut short.
+    (tmp_path / "out" / "c-11.pt").touch()
+    run.record_event(3, "paused", killed=True)
+    assert ended(run)[1] == out
 
 
 def test_a_file_stop_ends_a_script_in_the_end_by_force(tmp_path: Path) -> None:

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from configs.schema import KINDS, keys
+from launch.status.state import GROUPS
 from runs.folder import RunFolder
 from runs.records import EVENTS
 from runs.state.evidence import Evidence
 from runs.state.fold import NEXT, STATES, TRANSITIONS, WITH_SLURM, fold
 from runs.state.reasons import failures, reasons
-from runs.state.run_state import GROUPS
 from runs.state.slurm_job import ENDED, SlurmJob
 
 # A record that brings a run from `new` to each state.

@@ -78,7 +78,7 @@ def test_a_run_that_was_removed_while_it_ran_is_said_to_be_gone(
         shutil.rmtree(run.path)
         run.checkpoints.mkdir()
 
-    assert run_attempt(run, Pretrain, work, number=1) == 1
+    assert run_attempt(run, work, number=1) == 1
     said = "".join(capfd.readouterr())
     assert f"{run.path}: the folder of the run is gone" in said
     assert "Traceback" not in said
@@ -95,7 +95,6 @@ def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(tmp_path: Pa
         import torch
         import torch.distributed as dist
         from runs.folder import RunFolder
-        from configs.schema import Pretrain
         from train.engine.attempt import run_attempt
         from train.engine.distributed import end_rank, process_group
 
@@ -106,7 +105,7 @@ def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(tmp_path: Pa
                     raise torch.OutOfMemoryError("CUDA out of memory")
                 dist.barrier()
 
-        sys.exit(end_rank(run_attempt(RunFolder(Path("{run.path}")), Pretrain, work, number=1)))
+        sys.exit(end_rank(run_attempt(RunFolder(Path("{run.path}")), work, number=1)))
         """)
     )
     done = two_ranks(str(script), timeout_s=120)
@@ -120,7 +119,7 @@ def test_a_rank_that_finds_no_placement_says_so(monkeypatch: pytest.MonkeyPatch)
     run = opened(DIGITS, [])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    assert run_attempt(run, Pretrain, lambda _: None, number=1) == 1
+    assert run_attempt(run, lambda _: None, number=1) == 1
     assert "has no GPU" in json.loads((run.attempt(1) / "error.json").read_text())["message"]
 
 

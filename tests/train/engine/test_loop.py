@@ -12,9 +12,10 @@ from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, TINY, events, in_this_process, losses
 from train.engine import stop
+from train.engine.attempt import run_attempt
 from train.engine.watchdog import HangWatchdog
 from train.parts import samples
-from train.pretrain.run import attempt as pretrain
+from train.pretrain.run import carry_out
 
 KEYS = (*TINY, "train.steps=12", "log.every=5", "checkpoint.every=12", "train.ema_decay=0.9")
 
@@ -24,7 +25,7 @@ def train(source: Path, *overrides: str) -> RunFolder:
     folder = open_attempt(source, list(overrides))
     run = RunFolder(folder.parent.parent)
     with in_this_process():
-        close_attempt(folder, status=pretrain(run, number=int(folder.name)))
+        close_attempt(folder, status=run_attempt(run, carry_out, number=int(folder.name)))
     return run
 
 

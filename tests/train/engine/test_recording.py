@@ -1,7 +1,6 @@
 """On a GPU, records cost no wait: they are written a step late, with the times of the device."""
 
 import itertools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +12,7 @@ from tests.train.engine.pretend_gpu import PretendGpu
 from train.engine.clocks import Clocks, DeviceClock
 from train.engine.failure import RunFailure
 from train.engine.loop import Loop
-from train.engine.metrics import IntervalSums, LossAccumulator, StepLog
+from train.engine.metrics import IntervalSums, LossAccumulator
 from train.engine.numerics import NonFiniteCheck
 from train.engine.stop import StopRequest
 
@@ -69,11 +68,8 @@ class Metrics(list[dict[str, Any]]):
         pass
 
 
-def recorded(
-    gpu: PretendGpu, steps: Steps, tmp_path: Path, *, every: int = 1, length: int = 8
-) -> Metrics:
+def recorded(gpu: PretendGpu, steps: Steps, *, every: int = 1, length: int = 8) -> Metrics:
     """Train `length` steps that save once, after the last, and return the records."""
-    (tmp_path / "ranks").mkdir()
     state = SimpleNamespace(step=0, images=0, interval=IntervalSums())
     finite = NonFiniteCheck(torch.device("cpu"))
     finite._ready = torch.cuda.Event(blocking=True)
@@ -92,15 +88,12 @@ def recorded(
         ),
         layout=SimpleNamespace(tensor=1), state=state, clocks=Clocks(CUDA), device_clock=clock,
         losses=LossAccumulator(torch.device("cpu")), metrics=metrics, finite=finite,
-        step_log=StepLog(tmp_path, rank=0), watchdog=idle,
+        watchdog=idle,
     )  # fmt: skip
     steps.context = context
     idle.finished = list
     loop: Any = Loop
-    try:
-        loop(context=context, steps=steps, parts=[], saver=idle).train()
-    finally:
-        context.step_log.close()
+    loop(context=context, steps=steps, parts=[], saver=idle).train()
     return metrics
 
 
@@ -109,10 +102,10 @@ def intervals_s(records: Metrics, clock: str) -> list[float]:
 
 
 def test_no_record_waits_and_every_interval_is_one_step_of_the_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gpu = PretendGpu(monkeypatch)
-    records = recorded(gpu, Steps(gpu, host_s=0.01, device_s=0.2), tmp_path)
+    records = recorded(gpu, Steps(gpu, host_s=0.01, device_s=0.2))
     assert gpu.drains == 3  # after the setup, for the save, and after it
     assert records.written_in == [2, 3, 4, 5, 6, 7, 8, 8]
     assert [record["step"] for record in records] == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -126,21 +119,21 @@ def test_no_record_waits_and_every_interval_is_one_step_of_the_gpu(
 
 @pytest.mark.parametrize(("host_s", "device_s", "share"), [(0.2, 0.05, 1.0), (0.01, 0.2, 0.0)])
 def test_a_record_tells_whether_the_host_or_the_gpu_was_late(
-    host_s: float, device_s: float, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    host_s: float, device_s: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = PretendGpu(monkeypatch)
-    records = recorded(gpu, Steps(gpu, host_s=host_s, device_s=device_s), tmp_path, every=2)
+    records = recorded(gpu, Steps(gpu, host_s=host_s, device_s=device_s), every=2)
     assert [record["host_bound"] for record in records] == [share] * 4
     assert intervals_s(records, "train_s") == [2 * max(host_s, device_s)] * 3
 
 
 def test_a_step_that_is_not_finite_is_not_recorded_but_the_one_before_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     gpu = PretendGpu(monkeypatch)
     steps, kept = Steps(gpu, host_s=0.01, device_s=0.2), []
     steps.bad_at = 4
     monkeypatch.setattr(Metrics, "step", lambda _, fields, steps: kept.append(fields["step"]))
     with pytest.raises(RunFailure, match="not finite at step 4"):
-        recorded(gpu, steps, tmp_path)
+        recorded(gpu, steps)
     assert kept == [1, 2, 3]

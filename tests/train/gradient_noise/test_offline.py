@@ -12,10 +12,11 @@ from train.data.catalog import open_source
 from train.data.source import training_split
 from train.diffusion.objective import DiffusionObjective
 from train.diffusion.timesteps import Bins
+from train.engine.attempt import run_attempt
 from train.engine.distributed import process_group, read_ranks
-from train.gradient_noise.offline import attempt as measure
+from train.gradient_noise.offline import carry_out as measure
 from train.gradient_noise.samples import NoiseSample, OfflineNoise
-from train.pretrain.run import attempt as pretrain
+from train.pretrain import run as pretrain
 
 pytestmark = [pytest.mark.xdist_group("gns offline"), pytest.mark.usefixtures("one_thread")]
 
@@ -26,7 +27,7 @@ FEW = ("bins=2", "batch=4", "count=4", "samples=3")
 def run() -> RunFolder:
     """A run on digits with three checkpoints."""
     found = opened(DIGITS, [*TINY, "train.steps=6", "checkpoint.every=2", "checkpoint.keep=3"])
-    assert pretrain(found, number=1) == 0
+    assert run_attempt(found, pretrain.carry_out, number=1) == 0
     return found
 
 
@@ -38,7 +39,7 @@ def recorded(folder: RunFolder) -> list[dict]:
 def measured(run: RunFolder) -> RunFolder:
     """A measurement of two of the checkpoints, on one rank."""
     found = opened(run.path, ["steps=[4, 2]", *FEW], kind="gns")
-    assert measure(found, number=1) == 0
+    assert run_attempt(found, measure, number=1) == 0
     return found
 
 

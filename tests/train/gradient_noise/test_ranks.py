@@ -6,7 +6,8 @@ import pytest
 
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, losses, opened, torchrun
-from train.pretrain.run import attempt
+from train.engine.attempt import run_attempt
+from train.pretrain.run import carry_out
 
 pytestmark = pytest.mark.xdist_group("ranks")
 
@@ -32,7 +33,7 @@ def runs() -> dict[str, RunFolder]:
     """The same two steps on one rank, and on four ranks in every layout."""
     one = opened_run(*NOISE, "train.micro_batch=16")
     others = {name: opened_run(*keys) for name, keys in LAYOUTS.items()}
-    assert attempt(one, number=1) == 0
+    assert run_attempt(one, carry_out, number=1) == 0
     for run in others.values():
         torchrun(run, ranks=4)
     return {"one": one, **others}

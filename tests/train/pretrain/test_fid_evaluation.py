@@ -9,7 +9,8 @@ from configs.errors import ConfigError
 from configs.load import load
 from tests.real_runs import DIGITS, TINY, opened, trained
 from tests.train.evaluate.test_fid import load_net, save_net
-from train.pretrain.run import attempt
+from train.engine.attempt import run_attempt
+from train.pretrain.run import carry_out
 
 KEYS = [*TINY, "train.steps=6", "evaluate.fid.every=3", "evaluate.fid.num=230"]
 
@@ -47,7 +48,7 @@ def test_latents_are_decoded_and_compared_with_their_images(
     keys = [f"data.{name}={value}" for name, value in data.items()]
     keys += ["data.held_out=0.0", "train.global_batch=4", "evaluate.fid.num=70"]
     run = opened(DIGITS, [*KEYS, *keys, f"evaluate.fid.features={net}"])
-    assert attempt(run, number=1) == 0
+    assert run_attempt(run, carry_out, number=1) == 0
     (_, last) = (record for record in run.records() if "fid" in record)
     assert last["fid_samples"] == 70
     assert last["fid_inf"] > 0

@@ -20,6 +20,7 @@ from runs.folder import RunFolder
 from runs.state.reasons import reasons
 from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.cost.memory import pretrain_memory
+from train.engine.attempt import run_attempt
 from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
 from train.parts.gradient_check import check_gradients
@@ -203,7 +204,7 @@ def attempted(source: Path, *keys: str) -> RunFolder:
     """A run, or one more attempt at it, in this process."""
     run = opened(source, keys)
     number = run.attempts()[-1]
-    status = pretrain.attempt(run, number=number)
+    status = run_attempt(run, pretrain.carry_out, number=number)
     close_attempt(run.attempt(number), status=status)
     return run
 

@@ -9,9 +9,27 @@ from pathlib import Path
 import pytest
 
 from configs.errors import ConfigError
-from runs import snapshot
+from launch.submit import snapshot
+from launch.submit.snapshot import read_tree, save
 from runs.code_version import read_version
-from runs.snapshot import read_tree, save
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Return a small repository with one commit."""
+    root = tmp_path / "tree"
+    root.mkdir()
+    (root / ".gitignore").write_text("ignored\n")
+    (root / "a.py").write_text("a = 1\n")
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "-c", "user.name=A", "-c", "user.email=a@example.org", "commit", "-qm", "One")
+    return root
+
+
+def git(root: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", root, *words], check=True, capture_output=True)
+
 
 HOSTILE = ["a b.txt", 'it\'s "quoted".py', "new\nline", "$(touch hacked);x", "-rf", "%j", "é", "'"]
 
@@ -209,14 +227,19 @@ def test_a_snapshot_of_another_user_in_a_folder_of_ours_is_refused(
     assert not passes(tree, shared)
 
 
-def test_others_cannot_replace_a_snapshot_whatever_the_umask(
-    repository: Path, shared: Path, intruder: Callable[[str], None]
-) -> None:
+def test_a_snapshot_that_others_may_write_to_is_refused(repository: Path, tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        folder = save(read_tree(repository), shared)
+        with pytest.raises(ConfigError, match="others may write to it"):
+            save(read_tree(repository), tmp_path / "logs")
     finally:
         os.umask(before)
+
+
+def test_others_cannot_replace_a_snapshot(
+    repository: Path, shared: Path, intruder: Callable[[str], None]
+) -> None:
+    folder = save(read_tree(repository), shared)
     for script in (
         f"mv .code/{folder.name} x",
         "mv .code x",

@@ -30,7 +30,7 @@ def run_command(
     """Run the command line of `python -m ENGINE`; return 0 for success, 1 for no, 2 for misuse.
 
     `commands` maps each command to the module with its `main`. `module_of` returns the module
-    whose `attempt` runs a run, or None if the engine does not run its kind. Modules are imported
+    whose `carry_out` runs a run, or None if the engine does not run its kind. Modules are imported
     only when they are needed, so that help answers at once.
     """
     words = sys.argv[1:] if arguments is None else arguments
@@ -75,6 +75,9 @@ def _attempt(
         )
     if agent := os.environ.pop(AGENT, None):
         end_with_parent(int(agent))
-    distributed = importlib.import_module("train.engine.distributed")
-    status = int(importlib.import_module(module).attempt(run, number=attempt))
-    return status and int(distributed.end_rank(status))
+    # Imported here because torch takes seconds, and help should answer at once.
+    from train.engine.attempt import run_attempt
+    from train.engine.distributed import end_rank
+
+    work = importlib.import_module(module).carry_out
+    return end_rank(run_attempt(run, work, number=attempt))

@@ -7,18 +7,18 @@ every job computes the digest again (docs/security.md).
 """
 
 import hashlib
+import json
 import os
 import secrets
 import shlex
 import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from configs.disk import sync_folder
 from configs.errors import ConfigError
-from runs.code_version import git, read_version, without_git_variables
+from runs.code_version import git, read_version, run_git
 from runs.trust import check_own, keep_from_others, private_group, trusted
 
 # A data set that lies in the checkout and is not ignored must not be copied at every edit.
@@ -89,7 +89,9 @@ def read_tree(root: Path) -> Tree:
     files = list(_files(root, _listed(root)))
     code = read_version(root)
     if code is not None:
-        files.append(File(path=b"version.json", kind="file", content=code.to_json().encode()))
+        files.append(
+            File(path=b"version.json", kind="file", content=json.dumps(asdict(code)).encode())
+        )
     return Tree(digest=_digest(files), files=files)
 
 
@@ -116,8 +118,7 @@ def save(tree: Tree, logs: Path) -> Path:
     Raise `ConfigError` if another user could have written it, or if a file was changed or added.
     """
     folder = tree.folder(logs)
-    logs.mkdir(parents=True, exist_ok=True)
-    _make_folder(folder.parent)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     for parent in (logs, folder.parent):
         keep_from_others(parent)
     if not folder.exists():
@@ -149,7 +150,7 @@ class Repository:
         """Copy the files, so that their owner may change them, and link what git ignores."""
         _write_missing(to, self.tree, mode=0o600)
         for name in self.ignored:
-            _make_folder((to / name).parent)
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
             (to / name).symlink_to(self.root / name)
 
 
@@ -191,10 +192,10 @@ def _files(root: Path, paths: Iterable[bytes]) -> Iterator[File]:
 
 
 def _listed(root: Path, *flags: str) -> list[bytes]:
-    command = ["git", "-C", str(root), "ls-files", "-z", "--exclude-standard"]
-    command += flags or ("--cached", "--others")
+    """Return the paths that `git ls-files` lists, by default tracked and new ones."""
     try:
-        done = subprocess.run(command, capture_output=True, check=True, env=without_git_variables())
+        words = flags or ("--cached", "--others")
+        listed = run_git(root, "ls-files", "-z", "--exclude-standard", *words)
     except FileNotFoundError:
         raise ConfigError("git not found, which lists the tree; load its module") from None
     except subprocess.CalledProcessError as error:
@@ -203,33 +204,23 @@ def _listed(root: Path, *flags: str) -> list[bytes]:
             f"{root}: git cannot list the tree: {message}\n"
             "submit from a clone, or with sbatch, which runs the folder as it is"
         ) from None
-    return sorted(set(done.stdout.split(b"\0")[:-1]))
+    return sorted(set(listed.split(b"\0")[:-1]))
 
 
 def _write_missing(folder: Path, tree: Tree, *, mode: int = 0o400) -> None:
+    """Write the files that are missing, each at once.
+
+    None is forced to disk: a job that finds another digest after a crash of the machine says so.
+    """
     for file in tree.files:
         at = folder / os.fsdecode(file.path)
-        if not at.is_symlink() and not at.exists():
-            _write(at, file, mode=mode)
-    sync_folder(folder)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder to which only its owner may write, whatever the umask, and those above it."""
-    if not folder.is_dir():
-        _make_folder(folder.parent)
-        folder.mkdir(0o755, exist_ok=True)
-
-
-def _write(at: Path, file: File, *, mode: int) -> None:
-    _make_folder(at.parent)
-    partial = at.with_name(f".{secrets.token_hex(8)}.partial")
-    if file.kind == "link":
-        partial.symlink_to(os.fsdecode(file.content))
-    else:
-        with partial.open("wb") as stream:
-            stream.write(file.content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.chmod(mode | (0o100 if file.kind == "program" else 0))
-    partial.replace(at)
+        if os.path.lexists(at):
+            continue
+        at.parent.mkdir(parents=True, exist_ok=True)
+        partial = at.with_name(f".{secrets.token_hex(8)}.partial")
+        if file.kind == "link":
+            partial.symlink_to(os.fsdecode(file.content))
+        else:
+            partial.write_bytes(file.content)
+            partial.chmod(mode | (0o100 if file.kind == "program" else 0))
+        partial.replace(at)
