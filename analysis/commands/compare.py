@@ -3,7 +3,7 @@
 import argparse
 
 from analysis.commands import add_margin
-from analysis.detect.detectors import detect
+from analysis.measure.detectors import detect
 from analysis.measure.loss_curve import axis_of
 from analysis.read.find import read_logs
 from analysis.stats.replicates import FEWEST
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     if counts[0] < FEWEST <= max(counts):
         hint = "name the runs to compare, the baseline first"
         remark([f"{arms[0].name}: the baseline has fewer runs than other arms; {hint}"])
-    findings = [(log, one) for log in logs for one in detect(log)]
-    remark(f"{log.name}: {one.detail}" for log, one in findings if one.kind == "divergence")
+    findings = [row for log in logs for row in detect(log)]
+    remark(f"{row['run']}: {row['detail']}" for row in findings if row["finding"] == "divergence")
     remark(line for arm in arms for measured in arm.runs for line in measured.remarks)
     return 0

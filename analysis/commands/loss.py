@@ -44,40 +44,30 @@ def run(args: argparse.Namespace) -> int:
     args.by = args.by or axis_of(logs)
     if args.plot:
         _draw(logs, args)
-    code = _exact(logs, args) if args.exact else _compare(logs, args)
+    code = _compare(logs, args)
     remark(line for log in logs for line in log.remarks)
     return code
 
 
 def _compare(logs: list[RunLog], args: argparse.Namespace) -> int:
-    if not any(_has_curve(log, args) for log in logs):
-        loss_curve(logs[0], by=args.by, of=args.of)  # raises, with what there is instead
-    rows = loss_rows(logs, _compared(args))
-    put(rows, args, json={"pairs": rows})
-    return 0
-
-
-def _has_curve(log: RunLog, args: argparse.Namespace) -> bool:
-    try:
-        loss_curve(log, by=args.by, of=args.of)
-    except Unreadable:
-        return False
-    return True
-
-
-def _exact(logs: list[RunLog], args: argparse.Namespace) -> int:
-    rows = [
-        row | exact_differences(logs[0], other, of=args.of)
-        for row, other in zip(loss_rows(logs, _compared(args)), logs[1:], strict=True)
-    ]
+    errors = []
+    for log in logs:
+        try:
+            loss_curve(log, by=args.by, of=args.of)
+        except Unreadable as error:
+            errors.append(error)
+    if len(errors) == len(logs):
+        raise errors[0]  # says what there is instead
+    rows = loss_rows(logs, Compared(of=args.of, by=args.by, margin=args.margin))
+    if not args.exact:
+        put(rows, args, json={"pairs": rows})
+        return 0
+    pairs = zip(rows, logs[1:], strict=True)
+    rows = [row | exact_differences(logs[0], other, of=args.of) for row, other in pairs]
     # The judgement allows for a margin, which is not what was asked.
     shown = [{name: row[name] for name in row if name not in FIELDS} for row in rows]
     put(rows if args.csv else shown, args, json={"pairs": rows})
     return 1 if any(row["differing"] for row in rows) else 0
-
-
-def _compared(args: argparse.Namespace) -> Compared:
-    return Compared(of=args.of, by=args.by, margin=args.margin)
 
 
 def _draw(logs: list[RunLog], args: argparse.Namespace) -> None:

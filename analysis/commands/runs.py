@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from analysis.detect.detectors import detect, finding_row
 from analysis.measure.clocks import available_clocks
+from analysis.measure.detectors import detect
 from analysis.measure.overview import run_row
 from analysis.read.find import read_all
 from analysis.read.run_log import RunLog
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the table; return 1 if a run could not be read, or `--detect` finds a fault."""
     found = read_all(args.paths)
     if args.detect:
-        rows = [finding_row(log, one) for log in found.logs for one in detect(log)]
+        rows = [row for log in found.logs for row in detect(log)]
     elif args.formats:
         rows = [_format_row(log) for log in found.logs]
     else:

@@ -1,12 +1,11 @@
 """The cost of runs in GPU-hours and energy."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from analysis.gpus.load import gpu_logs
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.read.machine import gpu, placement, ranks
-from analysis.read.run_log import RunLog, kept_with_log
+from analysis.read.run_log import RunLog
 
 JOULES_PER_KWH = 3.6e6
 
@@ -18,7 +17,7 @@ def cost_row(log: RunLog) -> dict[str, Any]:
     of the allocated time in training steps, `energy_share` the share of the GPU time that the
     readings of energy cover.
     """
-    breakdown, spent = time_breakdown(log), energy(log)
+    breakdown = time_breakdown(log)
     # Ranks that are recorded without a GPU had none.
     device_s = {
         model: seconds
@@ -38,24 +37,12 @@ def cost_row(log: RunLog) -> dict[str, Any]:
         "minutes": allocated_s / 60 or None,
         "gpu_hours": gpu_s / 3600 if gpu_s > 0 else None,
         "useful": train_s / allocated_s if train_s is not None and allocated_s else None,
-        "energy_kwh": spent.kwh if spent else None,
-        "energy_by": spent.measured_by if spent else None,
-        "energy_share": min(1.0, spent.covered_s / gpu_s) if spent and gpu_s > 0 else None,
+        **_energy(log, gpu_s=gpu_s),
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Energy:
-    """Energy of all GPUs and attempts, who measured it, and the GPU-seconds it covers."""
-
-    kwh: float
-    measured_by: str
-    covered_s: float
-
-
-@kept_with_log
-def energy(log: RunLog) -> Energy | None:
-    """Return the energy of a run, or None without readings.
+def _energy(log: RunLog, *, gpu_s: float) -> dict[str, Any]:
+    """Return the energy of all GPUs and attempts as fields of a row, None without readings.
 
     It is the increase of the driver's counter, also over rows without a reading. Power times time
     stands for it in a row in which the GPU has no counter, or in which the counter began again.
@@ -76,7 +63,9 @@ def energy(log: RunLog) -> Energy | None:
                 covered_s += row["span_s"]
             before, since_s = after, 0.0
         cards |= {f" of whole cards ({card.whole_card})"} if card.whole_card else set()
-    if not by:
-        return None
     measured_by = f"NVML {' and '.join(sorted(by))}{','.join(sorted(cards))}"
-    return Energy(kwh=joules / JOULES_PER_KWH, measured_by=measured_by, covered_s=covered_s)
+    return {
+        "energy_kwh": joules / JOULES_PER_KWH if by else None,
+        "energy_by": measured_by if by else None,
+        "energy_share": min(1.0, covered_s / gpu_s) if by and gpu_s > 0 else None,
+    }

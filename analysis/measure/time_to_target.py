@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from analysis.measure.loss import final_loss
 from analysis.measure.loss_curve import sense_of, why_other, why_unlike
@@ -32,10 +31,6 @@ class Target:
     def __str__(self) -> str:
         return f"{self.name}{self.sense}{self.value:.6g}"
 
-    def are_met(self, values: Floats) -> NDArray[np.bool_]:
-        """Return which values [n] meet the target."""
-        return values <= self.value if self.sense == "<=" else values >= self.value
-
     def index(self, values: Floats, *, of_first: bool) -> int | None:
         """Return the index of the first value that meets the target, or of the best such crossing.
 
@@ -43,7 +38,7 @@ class Target:
         crossing has the fewest values that meet the target before it, or miss it after it, up to
         the last one that meets it.
         """
-        good = self.are_met(values)
+        good = values <= self.value if self.sense == "<=" else values >= self.value
         if not good.any():
             return None
         if of_first:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from analysis.detect.detectors import detect, finding_row
 from analysis.gpus.load import explained, steady_load
+from analysis.measure.detectors import detect
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, NO_TRAINING, axis_of
 from analysis.measure.rate import measure_rates
@@ -119,7 +119,7 @@ def _page(logs: Sequence[RunLog], record: ReportRecord, unread: Sequence[str]) -
     by = axis_of(trained)
     found = compare_all(arms, by=by, margin=record.margin) if arms else []
     drawn = curves_data(logs)
-    faults = [finding_row(log, one) for log in logs for one in detect(log)]
+    faults = [row for log in logs for row in detect(log)]
     more = len(faults) - MOST_FINDINGS
     runs = [run for arm in arms for run in arm.runs]
     times = [row for row in time_rows(run.log for run in runs) if row["wall_s"]]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.detect.detectors import detect
 from analysis.gpus.cost import cost_row
+from analysis.measure.detectors import detect
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, held_out_losses, why_unlike
 from analysis.measure.overview import run_row

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from analysis.stats.intervals import Estimate
-from analysis.stats.mean import Mean
 from analysis.stats.replicates import Contrast, Quantity, Word
 
 HOLDS_ONE = "the interval holds 1"
@@ -42,15 +41,12 @@ def judge(pairs: Sequence[tuple[Contrast, Quantity]]) -> list[Judgement]:
     """
     tested = [one.mean for one, _ in pairs if one.mean and is_tested(one)]
     adjusted = iter(holm([mean.p_value() for mean in tested]))
-    return [
-        _judged(
-            one,
-            quantity,
-            adjusted=next(adjusted) if is_tested(one) else 1.0,
-            comparisons=len(tested),
-        )
-        for one, quantity in pairs
-    ]
+    found = []
+    for one, quantity in pairs:
+        word, why = _word(one, quantity, next(adjusted) if is_tested(one) else 1.0)
+        ratio = one.mean.ratio() if one.mean else None
+        found.append(Judgement(word=word, why=why, ratio=ratio, comparisons=len(tested)))
+    return found
 
 
 def is_tested(one: Contrast) -> bool:
@@ -58,12 +54,6 @@ def is_tested(one: Contrast) -> bool:
     if one.mean is None or one.mean.error is None:
         return False
     return one.mean.error > 0 or one.mean.value != 0
-
-
-def _judged(one: Contrast, quantity: Quantity, *, adjusted: float, comparisons: int) -> Judgement:
-    word, why = _word(one, quantity, adjusted)
-    ratio = one.mean.ratio() if one.mean else None
-    return Judgement(word=word, why=why, ratio=ratio, comparisons=comparisons)
 
 
 def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str | None]:
@@ -75,7 +65,8 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
     if agrees:
         return "same", None
     if adjusted >= LEVEL:
-        return "undetermined", one.why or (HOLDS_ONE if _holds_one(one.mean) else BY_CHANCE)
+        holds_one = one.mean.p_value() >= LEVEL
+        return "undetermined", one.why or (HOLDS_ONE if holds_one else BY_CHANCE)
     if one.is_claim:
         return quantity.word(one.mean.value), None
     if one.of_one_recipe or one.unsure:
@@ -87,7 +78,3 @@ def _word(one: Contrast, quantity: Quantity, adjusted: float) -> tuple[Word, str
     if max(ends.low, -ends.high) <= max(allowed, math.log1p(quantity.margin) if allowed else 0.0):
         return "undetermined", "two seeds of one recipe may differ by as much"
     return "different", None
-
-
-def _holds_one(mean: Mean) -> bool:
-    return mean.p_value() >= LEVEL

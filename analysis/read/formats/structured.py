@@ -21,7 +21,6 @@ from analysis.read.text.values import (
     clock_s,
     moments,
     number,
-    with_points,
 )
 from analysis.read.vocabulary import (
     counted_by,
@@ -76,7 +75,7 @@ def _of_text(name: Any, text: str, *, has_commas: bool) -> tuple[Any, float]:
     """Return the name and the number of a text, NaN if it is neither a number nor a time."""
     if wrapped := _TENSOR.match(text):
         text = wrapped[1]
-    printed = number(with_points(text) if has_commas else text)
+    printed = number(text.replace(",", ".") if has_commas else text)
     column = meaning(str(name))[0]
     if not math.isnan(printed):
         return name, printed * (meaning(str(name), "%")[1] if text.endswith("%") else 1.0)

@@ -38,7 +38,9 @@ _VALUE = re.compile(
     rf"(?P<stamp>{STAMP.pattern})"
     r"|(?<![\w.:])(?P<clock>(?:\d{1,5} days?, ?)?\d{1,6}:\d\d(?::\d\d)?(?:\.\d+)?"
     r"|\d{1,5}d \d{1,2}h \d{1,2}m|(?:\d{1,2}h ?)?\d{1,2}m ?\d{1,2}s)(?![\w:])"
-    rf"|{_BEFORE}(?<!\w[.\\])(?<![\s\[]\d\d:)(?P<number>{_NUMBER})(?![.:_-]?\d)"
+    rf"|{_BEFORE}(?<!\w[.\\])(?<![\s\[]\d\d:)(?:(?<!\d,)|(?=\d+\.))"
+    # Neither part of `0,35` is a number.
+    rf"(?P<number>{_NUMBER})(?!(?:[.:_-]|,(?!\d{{3}}\b|\d+\.))?\d)"
     rf"(?:[ \t]*/[ \t]*(?P<total>\d+)(?![\w.]))?(?P<unit>(?:{_UNIT})(?![ \t]*[:=]))?(?!\w)"
 )
 # What ends a name on its left, and signs between a name and its value.

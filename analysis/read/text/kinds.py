@@ -80,9 +80,9 @@ class Text:
 
     `pauses` are the places of lines without a value that name samples, saves or evaluations.
     `numbered` counts the lines with a number, `cut` those too long to be read to their end.
-    `headers` are the last lines without a number, the newest first. `has_commas` says that decimals
-    stand behind commas, `is_of_losses` that the file is called one of losses. `first` is the first
-    line with a word, without its numbers, and `begins` are the places at which it stands.
+    `headers` are the last lines without a number, the newest first. `is_of_losses` says that the
+    file is called one of losses. `first` is the first line with a word, without its numbers, and
+    `begins` are the places at which it stands.
     """
 
     kinds: list[Kind] = field(default_factory=list)
@@ -92,7 +92,6 @@ class Text:
     numbered: int = 0
     cut: int = 0
     headers: list[str] = field(default_factory=list)
-    has_commas: bool = False
     is_of_losses: bool = False
     first: str | None = None
     begins: list[int] = field(default_factory=list)
@@ -132,8 +131,8 @@ def _read_piece(piece: Piece, shapes: dict[Key, Shape], text: Text) -> None:
     A shape is found by the text between its numbers, and one in which numbers belong to words by
     these numbers, too. Lines of a shape that is known and has a value are taken all at once.
     """
-    lines = cut_lines(piece.text, has_commas=text.has_commas)
-    text.has_commas, text.cut = lines.has_commas, text.cut + lines.too_long
+    lines = cut_lines(piece.text)
+    text.cut += lines.too_long
     if text.first is None:
         text.first = next(filter(has_letters, lines.gaps), None)
     if text.first in lines.gaps:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from analysis.read.run_log import Ints
 from analysis.read.text.fields import LONGEST_LINE
-from analysis.read.text.values import Signs, has_decimal_commas, with_points
+from analysis.read.text.values import Signs
 
 # What stands in a line for its numbers.
 HOLE = "\0"
@@ -35,8 +35,7 @@ class Lines:
 
     `gaps` [n] are the lines with a `HOLE` for each number. The numbers of all lines stand in the
     text from `begin` [m] to `end` [m]; `first` [n + 1] is the first of each line, and `place` [n]
-    is where each line begins. `too_long` counts the lines that were cut, and `has_commas` says that
-    decimals stand behind commas.
+    is where each line begins. `too_long` counts the lines that were cut.
     """
 
     text: str
@@ -47,7 +46,6 @@ class Lines:
     first: Ints
     place: Ints
     too_long: int
-    has_commas: bool
 
     def whole(self, line: int) -> str:
         """Return a line as it was printed."""
@@ -66,13 +64,8 @@ class Lines:
         return [self.text[first:last] for first, last in pairs]
 
 
-def cut_lines(printed: str, *, has_commas: bool) -> Lines:
-    """Return the lines of a piece, with points for decimal commas if they have these.
-
-    They may be known by an earlier piece, `has_commas`. Lines that are too long are cut.
-    """
-    if has_commas:
-        printed = with_points(printed)
+def cut_lines(printed: str) -> Lines:
+    """Return the lines of a piece; those that are too long are cut."""
     signs = _signs(printed)
     place = np.concatenate([[0], np.flatnonzero(signs == ord("\n")) + 1])
     too_long = int((np.diff(place, append=len(printed) + 1) > LONGEST_LINE + 1).sum())
@@ -89,10 +82,6 @@ def cut_lines(printed: str, *, has_commas: bool) -> Lines:
         order = np.argsort(begin)
         begin, end = begin[order], end[order]
     gaps = _with_holes(signs, begin, end)
-    zeros = begin[(signs[begin] == ord("0")) & (end > begin + 1)]
-    may_have_commas = f"{HOLE},{HOLE}" in gaps or bool((signs[zeros + 1] == ord(",")).any())
-    if may_have_commas and not has_commas and has_decimal_commas(printed):
-        return cut_lines(printed, has_commas=True)
     return Lines(
         text=printed,
         signs=signs,
@@ -102,7 +91,6 @@ def cut_lines(printed: str, *, has_commas: bool) -> Lines:
         first=np.append(np.searchsorted(begin, place), len(begin)),
         place=place,
         too_long=too_long,
-        has_commas=has_commas,
     )
 
 

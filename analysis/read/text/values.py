@@ -39,8 +39,6 @@ _CLOCK = re.compile(
 )
 # A comma of decimals, for certain: `0,297`, `2,5`, `2,0348`; `2,035` may be thousands.
 _DECIMALS = re.compile(r"^[-+]?(?:0,\d+|\d+,(?:\d{1,2}|\d{4,}))(?:[eE][-+]?\d+)?$", re.MULTILINE)
-_WITH_COMMA = re.compile(r"(?<![\w.,\[(/-])(?<!\d:)([-+]?\d{1,3}),(\d+)(?![\d.,:\])])")
-_WITH_POINT = re.compile(r"(?<![\w.,:/-])[-+]?\d+\.\d+(?![\d.,:])")
 # The year of a stamp without one. Differences are right except across a new year.
 YEAR = 1972
 HALF_DAY_S = 43_200.0
@@ -111,18 +109,6 @@ def plain_numbers(
         return None
     values = passed + whole / 10.0 ** np.maximum(decimals, 0)
     return np.where(signs[begin] == ord("-"), -values, values), bool((decimals >= 0).any())
-
-
-def has_decimal_commas(text: str) -> bool:
-    """Whether a text prints more decimals behind commas, of several values, than behind points."""
-    found = [",".join(parts) for parts in _WITH_COMMA.findall(text)]
-    certain = [one for one in found if _DECIMALS.match(one)]
-    return len(set(certain)) > 1 and len(certain) > len(_WITH_POINT.findall(text))
-
-
-def with_points(text: str) -> str:
-    """Return a text of the same length with points for the commas of its numbers."""
-    return _WITH_COMMA.sub(r"\1.\2", text)
 
 
 def clocks(texts: Sequence[str]) -> Floats:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from analysis.__main__ import main
-from analysis.detect.detectors import detect
+from analysis.measure.detectors import detect
 from analysis.read.find import read_logs
 from analysis.study.cells import seconds_per_image
 from configs.load import resolve, to_tree
@@ -118,5 +118,5 @@ def test_skipped_images_are_told(tmp_path: Path) -> None:
     folder = generate_run(tmp_path / "run", SyntheticRun(intervals=60, overrides=FLUX))
     rewrite(folder, lambda one: one | ({"skipped_images": 2} if one.get("step") == 100 else {}))
     (found,) = detect(read_logs([str(folder)])[0])
-    assert (found.kind, found.step) == ("skipped", 100)
-    assert found.detail.startswith("2 images")
+    assert (found["finding"], found["step"]) == ("skipped", 100)
+    assert found["detail"].startswith("2 images")

@@ -25,7 +25,7 @@ def random_text(seed: int) -> str:
 @pytest.mark.parametrize("seed", range(40))
 def test_lines_are_cut_where_a_pattern_finds_numbers(seed: int) -> None:
     text = random_text(seed)
-    lines = cut_lines(text, has_commas=False)
+    lines = cut_lines(text)
     assert lines.gaps == NUMBER.sub(HOLE, lines.text).split("\n")
     for line, printed in enumerate(lines.text.split("\n")):
         assert lines.numbers(line) == NUMBER.findall(printed)
@@ -34,7 +34,7 @@ def test_lines_are_cut_where_a_pattern_finds_numbers(seed: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "no number", "info", "7", "7\n", "\n7", "loss 0"])
 def test_a_text_may_begin_or_end_with_a_number_or_have_none(text: str) -> None:
-    lines = cut_lines(text, has_commas=False)
+    lines = cut_lines(text)
     numbers = [number for line in range(len(lines.gaps)) for number in lines.numbers(line)]
     assert (lines.gaps, numbers) == (NUMBER.sub(HOLE, text).split("\n"), NUMBER.findall(text))
 

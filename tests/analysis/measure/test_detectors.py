@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.__main__ import main
-from analysis.detect.detectors import detect
+from analysis.measure.detectors import detect
 from analysis.read.run_folder import read_ours
 from analysis.read.run_log import RunLog
 from runs.folder import RunFolder
@@ -61,7 +61,7 @@ def scores(cases: int, folder) -> tuple[int, dict[str, tuple[float, float]]]:
     runs = [clean(folder, seed) for seed in range(cases)]
     alarms = sum(bool(detect(log)) for log in runs)
     results: list[tuple[str, set[str]]] = [
-        (kind, {finding.kind for finding in detect(inject(log, kind, rng))})
+        (kind, {row["finding"] for row in detect(inject(log, kind, rng))})
         for kind in KINDS
         for log in runs
     ]

@@ -1,7 +1,6 @@
 """Detect faults in a run from its records: of its losses, its rate, and skipped steps."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,31 +19,22 @@ WINDOW = 15
 MIN_RECORDS = 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One fault, at the step and line that show it."""
-
-    kind: str
-    step: int
-    line: int
-    detail: str
+Finding = dict[str, Any]
 
 
 @kept_with_log
 def detect(log: RunLog) -> list[Finding]:
-    """Return the findings of all detectors in a run, in the order of steps."""
+    """Return a row for each fault, at the step and line that show it, in the order of steps."""
     found = [*_nans(log), *_loss(log), *_rates(log), *_skipped_steps(log)]
-    return sorted(found, key=lambda finding: (finding.step, finding.kind))
-
-
-def finding_row(log: RunLog, found: Finding) -> dict[str, Any]:
-    """Return a finding as a row of a table."""
-    row = {"run": log.name, "finding": found.kind, "step": found.step, "line": found.line}
-    return row | {"detail": found.detail}
+    return sorted(found, key=lambda row: (row["step"], row["finding"]))
 
 
 def _at(log: RunLog, row: int, kind: str, detail: str) -> Finding:
-    return Finding(kind=kind, step=int(log.step[row]), line=int(log.line[row]), detail=detail)
+    return _finding(log, kind, int(log.step[row]), int(log.line[row]), detail)
+
+
+def _finding(log: RunLog, kind: str, step: int, line: int, detail: str) -> Finding:
+    return {"run": log.name, "finding": kind, "step": step, "line": line, "detail": detail}
 
 
 def _nans(log: RunLog) -> Iterator[Finding]:
@@ -54,7 +44,7 @@ def _nans(log: RunLog) -> Iterator[Finding]:
             step = int(event.get("step", log.step[-1] if len(log) else 0))
             rows = event.get("rows")
             detail = f"{rows} rows without a finite loss" if rows else "failed"
-            yield Finding(kind="nan", step=step, line=int(event.get("line", 0)), detail=detail)
+            yield _finding(log, "nan", step, int(event.get("line", 0)), detail)
 
 
 def _loss(log: RunLog) -> Iterator[Finding]:
