@@ -12,12 +12,25 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the caches of commands out of the home folder, and xdist's terminal out of tables."""
+    """Keep runs and caches in folders of the tests, and a job and xdist's terminal out of them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("COLUMNS", "LINES"):
+        for name in os.environ:
+            if name.startswith(("SLURM_", "SBATCH_")):
+                patch.delenv(name)
+        for name in ("ENVIRONMENT", "COLUMNS", "LINES"):
             patch.delenv(name, raising=False)
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
+        # No file of a test has to survive a power cut.
+        patch.setattr(os, "fsync", lambda _: None)
         yield
+
+
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of runs, for a test that counts them or shares them with another process."""
+    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+    return tmp_path / "logs"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -31,7 +44,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def shared(request: pytest.FixtureRequest) -> Iterator[Path]:
+def shared() -> Iterator[Path]:
     """A folder in which every user of the machine may write."""
     folder = Path(tempfile.mkdtemp(prefix="ditbench-test-"))
     folder.chmod(0o777)

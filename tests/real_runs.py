@@ -1,11 +1,14 @@
 """Real runs for tests: through the job body, or under torchrun with a number of ranks."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder, find_runs
@@ -32,18 +35,19 @@ def clean_environment(**changes: str) -> dict[str, str]:
     return kept | fixed | changes
 
 
+def finished(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; its output is text. `options` are those of subprocess.run."""
+    return subprocess.run(
+        list(map(str, command)), capture_output=True, text=True, check=False, **options
+    )
+
+
 def body(
     *arguments: str | Path, logs: Path, check: bool = True, job: str = "pretrain", **changes: str
 ) -> subprocess.CompletedProcess[str]:
     """Run `bash jobs/JOB.sbatch ARGUMENTS` to its end, without Slurm."""
-    done = subprocess.run(
-        ["bash", f"jobs/{job}.sbatch", *map(str, arguments)],
-        env=clean_environment(LOGS=str(logs), **changes),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=1500,
-    )
+    environment = clean_environment(LOGS=str(logs), **changes)
+    done = finished("bash", f"jobs/{job}.sbatch", *arguments, env=environment, timeout=1500)
     if check:
         assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -84,21 +88,37 @@ def torchrun(run: RunFolder, *, ranks: int, engine: str = "train") -> None:
 def two_ranks(*command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
     """Start a command as two ranks of a torchrun of its own, from outside of the pools."""
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    return subprocess.run(
-        [*launcher, "--nproc-per-node=2", *command],
-        env=clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd())),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=timeout_s,
-    )
+    environment = clean_environment(OMP_NUM_THREADS="1", PYTHONPATH=str(Path.cwd()))
+    return finished(*launcher, "--nproc-per-node=2", *command, env=environment, timeout=timeout_s)
 
 
-def trained(logs: Path, overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
+def trained(overrides: Sequence[str], *, ranks: int = 1) -> RunFolder:
     """Train a new run on digits to its end."""
     run = opened(DIGITS, overrides)
     torchrun(run, ranks=ranks)
     return run
+
+
+@contextlib.contextmanager
+def in_this_process() -> Iterator[None]:
+    """Let an attempt run here, and afterwards give back its signals and close its logs."""
+    # Imported here because not every test of real runs needs torch.
+    import torch
+
+    from train.engine.metrics import log
+
+    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in signals}
+    # Tests run in parallel: threads that spin while they wait would slow the others down.
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for log_handler in log.handlers:
+            log_handler.close()
+        log.handlers = []
 
 
 def continued(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
@@ -106,9 +126,9 @@ def continued(run: RunFolder, *overrides: str, ranks: int = 1) -> None:
     torchrun(opened(run.path, overrides), ranks=ranks)
 
 
-def resumed(run: RunFolder, *, step: int, ranks: int, logs: Path) -> RunFolder:
+def resumed(run: RunFolder, *, step: int, ranks: int) -> RunFolder:
     """Copy `run` with only its checkpoint of `step`, and train the copy to the end."""
-    copy = RunFolder(logs / f"{run.name}-from-{step}-on-{ranks}")
+    copy = RunFolder(run.path.with_name(f"{run.name}-from-{step}-on-{ranks}"))
     shutil.copytree(run.path, copy.path)
     for checkpoint in copy.checkpoints.glob("step-*"):
         if checkpoint.name != f"step-{step:09d}":
@@ -140,6 +160,11 @@ def processes(run: RunFolder, word: str) -> list[int]:
         if str(run.path).encode() in command and any(word.encode() in part for part in command):
             found.append(int(entry.name))
     return sorted(found)
+
+
+def rank_processes(run: RunFolder) -> list[int]:
+    """The processes of the ranks of this run, without the torchrun that started them."""
+    return sorted({*processes(run, "train")} - {*processes(run, "torchrun")})
 
 
 def files_with(word: str, folder: Path) -> list[Path]:

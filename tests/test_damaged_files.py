@@ -92,28 +92,27 @@ def write_run(path: Path) -> None:
 
 
 @pytest.fixture
-def template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def template(tmp_path: Path, logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run and a study of four cells, as their writers leave them."""
     monkeypatch.delenv("DITBENCH_TRACEBACK")
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("SITE", "local")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     # Without Slurm.
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     write_run(opened(DIGITS, ["train.steps=20", "train.global_batch=8"]).path)
-    (run,) = (tmp_path / "logs").iterdir()
-    run.rename(tmp_path / "logs" / "run-1")
+    (run,) = logs.iterdir()
+    run.rename(logs / "run-1")
     axes = {"train.global_batch": [8, 16], "seed": [0, 1]}
-    file = tmp_path / "logs" / "study.yaml"
+    file = logs / "study.yaml"
     file.write_text(dump_yaml({"kind": "study", "base": str(DIGITS.resolve()), "axes": axes}))
-    study = StudyFolder(tmp_path / "logs" / "study-1")
+    study = StudyFolder(logs / "study-1")
     plan = make_plan(load_grid(file, []), with_forecast=False)
     make_folder(study, plan, rows_with(plan, []))
     for row in study.rows():
         write_run(study.cell(row.cell))
     (study.jobs / "7.json").write_text('{"first": 0, "rows": [0, 1, 2, 3]}\n')
     (study.jobs / "7.sbatch").write_text("#!/bin/bash\n")
-    (tmp_path / "logs").rename(tmp_path / "template")
+    logs.rename(tmp_path / "template")
     return tmp_path / "template"
 
 

@@ -1,7 +1,7 @@
 """Generate run folders of known rate, warm-up, outliers, pauses, resumes and loss."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,31 @@ def ar1_noise(rng: np.random.Generator, n: int, *, rho: float) -> Floats:
     """Return stationary AR(1) noise [n] of variance 1."""
     innovations = rng.standard_normal(n + 100) * np.sqrt(1 - rho * rho)
     return np.asarray(lfilter([1.0], [1.0, -rho], innovations)[100:])
+
+
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write JSON lines, and return their file."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
+def append(run: Path, *records: Mapping[str, Any]) -> None:
+    """Add records to a run, of its first attempt and after its end unless they say otherwise."""
+    with (run / "metrics.jsonl").open("a") as file:
+        file.writelines(f"{json.dumps({'time': 2e9, 'attempt': 1} | one)}\n" for one in records)
+
+
+def rewrite(run: Path, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Replace each record of a run."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    write_lines(run / "metrics.jsonl", (change(json.loads(line)) for line in lines))
+
+
+def rewrite_manifest(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the first attempt in the manifest of a run."""
+    manifest = json.loads((run / "manifest.json").read_text())
+    change(manifest["attempts"][0])
+    (run / "manifest.json").write_text(json.dumps(manifest))
 
 
 def durations(truth: SyntheticRun, rng: np.random.Generator) -> Floats:

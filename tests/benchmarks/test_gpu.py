@@ -111,7 +111,6 @@ def test_tests_are_reported_one_by_one_and_run_until_they_pass(
     plan = a_plan(
         tmp_path, f'"tests/train" = [0, "benchmarks.gpu.tests --rootdir={tmp_path} {file}"]'
     )
-    monkeypatch.setenv("LOGS", str(tmp_path))
     lines = list(run_pieces(plan, ends=time.time() + 200, logs=tmp_path, passed=[]))
     names = [one["figure"].rpartition("::")[2] for one in lines]
     assert names == ["test_good", "test_bad", "test_two", ""]

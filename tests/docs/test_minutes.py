@@ -5,7 +5,6 @@ They are typed in a copy of the tree. Where a page asks for more than minutes, n
 
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ from runs.folder import RunFolder, find_runs
 from tests.docs.command_classes import MINUTES, matching
 from tests.docs.page_commands import commands
 from tests.env.test_create import COMPLETE
-from tests.real_runs import clean_environment, events
-from tests.slurm.test_launch import copy_tree
+from tests.real_runs import clean_environment, events, finished
+from tests.slurm.checkout import copy_tree
 from tests.train.evaluate.test_fid import images, save_inception
 from tests.train.latent_stores import write_store
 from tests.train.tiny_vae import save_images
@@ -62,11 +61,8 @@ class Tree:
 
     def type(self, line: str, **changes: str) -> str:
         """Return the output of the line, which must succeed."""
-        done = subprocess.run(
-            ["bash", "-c", line if line.startswith("make ") else f"source env/activate.sh; {line}"],
-            cwd=self.root, env=self.environment | changes, capture_output=True, text=True,
-            check=False,
-        )  # fmt: skip
+        typed = line if line.startswith("make ") else f"source env/activate.sh; {line}"
+        done = finished("bash", "-c", typed, cwd=self.root, env=self.environment | changes)
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
@@ -130,7 +126,6 @@ def test_a_lora_is_trained_and_drawn_from(tree: Tree) -> None:
 def test_a_study_is_measured_and_reported(tree: Tree) -> None:
     output = tree.type(f"{STUDY} --local")
     study = re.search(r"^study: (.+)$", output, re.M)
-    assert study is not None
     tree.type(f"python -m launch status {study[1]} --wait")
     (tree.root / "logs" / "STUDY").symlink_to(study[1])
     for command in OF_A_STUDY:

@@ -6,20 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_runs import clean_environment
+from tests.real_runs import clean_environment, finished
 
 COMPLETE = Path(sys.prefix) / ".installed-requirements-dev"
 
 
 def create(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["env/create.sh", *arguments],
-        env=clean_environment(**changes),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    return finished("env/create.sh", *arguments, env=clean_environment(**changes), timeout=600)
 
 
 @pytest.mark.skipif(not COMPLETE.exists(), reason="this virtualenv was not made by env/create.sh")

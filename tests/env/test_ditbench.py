@@ -13,12 +13,13 @@ from analysis.__main__ import VIEWS
 from finetune.__main__ import _COMMANDS as FINETUNE
 from launch.__main__ import parser as launch_parser
 from runs.folder import ROOT
+from tests.real_runs import finished
 from tests.slurm.cluster import clean_environment
 from train.__main__ import _COMMANDS as TRAIN
 
 ENV = ROOT / "env"
 PYTHON = '#!/bin/bash\necho "$PYTHONPATH $SITE $LOGS $*"\n'
-HOST = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout.strip()
+HOST = finished("hostname").stdout.strip()
 
 
 def names(parser: argparse.ArgumentParser) -> list[str]:
@@ -42,10 +43,7 @@ FLAT = ("launch", "analysis", "runs")
 def typed(line: str, folder: Path, **changes: str) -> subprocess.CompletedProcess[str]:
     """Type a line in a bare shell."""
     bare = {"PATH": clean_environment()["PATH"], "HOME": str(folder)}
-    return subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=bare | changes, capture_output=True, text=True,
-        check=False,
-    )  # fmt: skip
+    return finished("bash", "-c", line, cwd=folder, env=bare | changes)
 
 
 def checkout(root: Path, *, venv: Path | None = None) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from runs.folder import ROOT
+from tests.real_runs import finished
 
 SITES = ROOT / "env" / "sites"
 # Environment modules that record their arguments.
@@ -18,10 +19,8 @@ def shell(script: str, *arguments: str, **variables: str) -> subprocess.Complete
     environment = {
         name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ
     }
-    return subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script, "bash", *arguments],
-        env=environment | variables, cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    words = ("bash", "-euo", "pipefail", "-c", script, "bash", *arguments)
+    return finished(*words, env=environment | variables, cwd=ROOT)
 
 
 def describe(site: str, gpu: str, nodes: int, gpus: int, **variables: str) -> list[str]:
@@ -56,7 +55,7 @@ def test_every_site_accepts_any_gpu_and_no_gpu() -> None:
 
 
 def test_the_site_decides_where_runs_go_unless_the_environment_does() -> None:
-    user = subprocess.run(["id", "-un"], capture_output=True, text=True, check=True).stdout.strip()
+    user = finished("id", "-un").stdout.strip()
     assert describe("carc-discovery", "", 1, 1)[1] == f"/scratch1/{user}/ditbench"
     assert describe("carc-discovery", "", 1, 1, LOGS="/elsewhere")[1] == "/elsewhere"
     assert describe("local", "", 1, 1)[:4] == ["local", f"{ROOT}/logs", "077", f"{ROOT}/.venv"]

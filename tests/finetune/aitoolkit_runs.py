@@ -5,7 +5,6 @@ import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,9 @@ from finetune.aitoolkit.run import carry_out
 from runs.attempt.open import claim
 from runs.folder import RunFolder, make_run, resume_config
 from runs.records import Record
-from train.engine import attempt
-from train.engine.metrics import log
+from tests.real_runs import in_this_process
+from tests.slurm.cluster import wait_until
+from train.engine.attempt import run_attempt as run_here
 
 _READS = {
     "Dataset": "flip_x flip_y bucket_tolerance control_path",
@@ -120,6 +120,12 @@ def make_images(folder: Path, *, count: int = 2) -> Path:
     return folder
 
 
+def finetune_config(**groups: Any) -> Finetune:
+    """Return a config of a model, images and a prompt that nobody looks for, changed by groups."""
+    tree = {"flux": {"folder": "/f"}, "data": {"folder": "/d"}, "sample": {"prompts": ["a"]}}
+    return resolve({"kind": "finetune", **tree, **groups}, source="test")
+
+
 def new_run(folder: Path, **changes: Any) -> RunFolder:
     """Make a run folder, inputs unchecked; `__` in the names of `changes` stands for a dot."""
     tree = {
@@ -145,31 +151,18 @@ def run_attempt(
     assert isinstance(config, Finetune)
     number = int(claim(run, config, began=None).name)
     thread = threading.Thread(target=meanwhile or (lambda: None))
-    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    handlers = {each: signal.getsignal(each) for each in signals}
-    thread.start()
-    try:
-        return attempt.run_attempt(run, carry_out, number=number)
-    finally:
-        thread.join()
-        for log_handler in log.handlers:
-            log_handler.close()
-        for each, handler in handlers.items():
-            signal.signal(each, handler)
+    with in_this_process():
+        thread.start()
+        try:
+            return run_here(run, carry_out, number=number)
+        finally:
+            thread.join()
 
 
 def signal_at(run: RunFolder, step: int, number: int = signal.SIGUSR1) -> None:
     """Send this process a signal once the run has recorded a step."""
-    wait_for(lambda: any(r.get("step", 0) >= step for r in steps(run)))
+    wait_until(lambda: any(r.get("step", 0) >= step for r in steps(run)))
     os.kill(os.getpid(), number)
-
-
-def wait_for(condition: Callable[[], object], *, timeout: float = 60) -> None:
-    """Poll until `condition` is true; fail after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
 
 
 def steps(run: RunFolder) -> list[Record]:

@@ -1,7 +1,6 @@
 """Fixtures: a tiny Flux, and fine-tuning runs in this process."""
 
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ from finetune.tiny_flux import make_tiny_flux
 from runs.attempt.close import close_attempt
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
+from tests.real_runs import in_this_process
 
 TINY = Path("configs/finetune/tiny.yaml")
 # A run takes two seconds; the learning rate is high enough that it still learns.
@@ -44,39 +44,24 @@ def run_attempt(
     started.
     """
     # Imported here because not every test of this folder needs torch.
-    import torch
-
     from finetune import infer
     from finetune.native import run as native
     from train.engine import attempt as engine
-    from train.engine.metrics import log
 
-    # Tests run in parallel: threads that spin while they wait would slow the others down.
-    torch.set_num_threads(1)
     attempt = open_attempt(source, overrides, kind=kind)
-    assert attempt is not None
     run, number = RunFolder(attempt.parent.parent), int(attempt.name)
     if stop_request:
         (attempt / stop_request).touch()
-    signals = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    handlers = {number: signal.getsignal(number) for number in signals}
-    try:
-        work = native.carry_out if kind == "finetune" else infer.carry_out
+    work = native.carry_out if kind == "finetune" else infer.carry_out
+    with in_this_process():
         status = engine.run_attempt(run, work, number=number)
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for log_handler in log.handlers:
-            log_handler.close()
-        log.handlers = []
     close_attempt(attempt, status=status)
     return run
 
 
 @pytest.fixture(scope="session")
-def train_lora(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrainLora]:
+def train_lora(flux: Path) -> TrainLora:
     """Return a function that fine-tunes the tiny Flux, or resumes a run, with more overrides."""
-    logs = tmp_path_factory.mktemp("logs")
 
     def train(
         *overrides: str, resumes: RunFolder | None = None, stop_request: str | None = None
@@ -85,9 +70,7 @@ def train_lora(flux: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             return run_attempt(resumes.path, list(overrides), stop_request=stop_request)
         return run_attempt(TINY, [*paths(flux), *QUICK, *overrides], stop_request=stop_request)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        yield train
+    return train
 
 
 @pytest.fixture(scope="session")

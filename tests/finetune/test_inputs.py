@@ -19,13 +19,12 @@ from runs.attempt.open import open_attempt
 from runs.folder import find_runs
 from tests.finetune.conftest import TINY, paths
 
-pytestmark = pytest.mark.xdist_group("flux")
+pytestmark = [pytest.mark.xdist_group("flux"), pytest.mark.usefixtures("logs")]
 
 
 @pytest.fixture
-def own(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def own(flux: Path, tmp_path: Path) -> Path:
     """Return a copy of the tiny Flux to damage; runs would be made in `logs` beside it."""
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     return Path(shutil.copytree(flux, tmp_path / "flux"))
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from configs.checks.aitoolkit import engine_of
 from configs.errors import ConfigError
-from configs.schema import Finetune
 from finetune.__main__ import main
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
@@ -18,15 +17,13 @@ pytestmark = pytest.mark.xdist_group("flux")
 
 
 @pytest.fixture
-def run(flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def run(flux: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
     return opened(TINY, paths(flux), kind="finetune")
 
 
 def engine(run: RunFolder, configured: str = "auto", *, world: int = 1) -> str:
     config = run.config()
-    assert isinstance(config, Finetune)
     return engine_of(
         config.model_copy(update={"engine": configured}), world=world, before=run.engine()
     )
@@ -50,17 +47,16 @@ def test_auto_uses_the_embedded_engine_for_several_gpus(
 
 @pytest.mark.parametrize(("has_site", "gpus"), [(False, 0), (True, 2)])
 def test_auto_refuses_keys_of_ai_toolkit_where_it_takes_the_native_engine(
-    has_site: bool, gpus: int, flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    has_site: bool, gpus: int, flux: Path, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.delenv("AI_TOOLKIT", raising=False)
-    kit = make_toolkit(tmp_path / "kit")
+    kit = make_toolkit(logs.with_name("kit"))
     if has_site:
         monkeypatch.setenv("AI_TOOLKIT", str(kit))
     passed = [*paths(flux), "aitoolkit.train.noise_offset=0.1"]
     with pytest.raises(ConfigError, match=r"takes the native engine .* set engine=aitoolkit"):
         open_attempt(TINY, passed, kind="finetune", gpus=gpus)
-    assert not (tmp_path / "logs").exists()
+    assert not logs.exists()
     monkeypatch.setenv("AI_TOOLKIT", str(kit))
     assert open_attempt(TINY, passed, kind="finetune", gpus=1)
 
@@ -73,12 +69,8 @@ def test_a_resumed_run_keeps_the_engine_that_trained_it(
     assert engine(run) == "embedded"
 
 
-def test_a_run_of_another_kind_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def test_a_run_of_another_kind_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     attempt = open_attempt(Path("configs/pretrain/digits.yaml"), [])
-    assert attempt is not None
     assert main([str(attempt.parent.parent)]) == 2
     assert "its kind is pretrain; `python -m finetune` does not run it" in capsys.readouterr().err
 

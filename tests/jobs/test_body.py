@@ -26,6 +26,7 @@ from tests.real_runs import (
     losses,
     newest_run,
     processes,
+    rank_processes,
 )
 
 Begin = Callable[..., subprocess.Popen[str]]
@@ -96,7 +97,6 @@ def test_a_run_on_two_local_nodes_is_done_and_leaves_a_complete_folder(tmp_path:
 def expect_hours_that_add_up(run: RunFolder) -> None:
     """Assert that the time breakdown covers the jobs from begin to end, across attempts."""
     breakdown = time_breakdown(read_ours(run))
-    assert breakdown is not None
     held = sum(entry["ended"] - entry["began"] for entry in run.manifest()["attempts"])
     seconds = breakdown.seconds
     parts = sum(value for name, value in seconds.items() if name not in ("queue", "between"))
@@ -193,11 +193,7 @@ def test_a_pause_is_saved_under_its_own_name(begin: Begin, tmp_path: Path) -> No
 def test_a_rank_that_is_killed_fails_the_run_with_a_reason(begin: Begin, tmp_path: Path) -> None:
     process = begin(DIGITS, *LONG)
     run = wait_for_step(tmp_path, 1)
-    found = subprocess.run(
-        ["pgrep", "-f", "--", f"-m train {run.path}"], capture_output=True, text=True, check=True
-    )
-    ranks = [int(pid) for pid in found.stdout.split() if b"torchrun" not in command_line(pid)]
-    os.kill(ranks[-1], signal.SIGKILL)
+    os.kill(rank_processes(run)[-1], signal.SIGKILL)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, output
     last = list(run.records())[-1]
@@ -248,10 +244,6 @@ def test_a_closed_terminal_saves_and_stops_the_run(tmp_path: Path) -> None:
     assert events(run)[-2:] == ["saved", "stopped"]
     assert processes(run, "train") == []
     assert f"stopped: {run.path}" in (run.attempt(1) / "output.log").read_text()
-
-
-def command_line(pid: str) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from configs.yaml12 import dump_yaml
-from runs.attempt.open import open_attempt
-from runs.folder import RunFolder, find_runs
+from runs.folder import find_runs
 from tests.real_runs import (
     body,
     clean_environment,
     continued,
     events,
-    newest_run,
+    opened,
+    rank_processes,
     torchrun,
 )
 from tests.train.latent_stores import contents
@@ -29,10 +29,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     save_images(folder / "images", per_class=20)
     save_kl(folder / "vae")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(folder / "logs"))
-        assert open_attempt(config(folder, folder / "store"), []) is not None
-    torchrun(newest_run(folder / "logs"), ranks=1)
+    torchrun(opened(config(folder, folder / "store"), []), ranks=1)
     return folder
 
 
@@ -42,15 +39,6 @@ def config(folder: Path, out: Path) -> Path:
     keys = {"encode": paths | {"size": 16, "shard_examples": 1}, "log": {"tensorboard": False}}
     file.write_text(dump_yaml({"kind": "encode"} | keys))
     return file
-
-
-def ranks_of(run: RunFolder) -> list[int]:
-    """Return the pids of the ranks of a run, without its agents."""
-    found = subprocess.run(
-        ["pgrep", "-f", "--", f"-m train {run.path}"], capture_output=True, text=True, check=False
-    )
-    every = [(int(pid), Path(f"/proc/{pid}/cmdline")) for pid in found.stdout.split()]
-    return [pid for pid, line in every if line.exists() and b"torchrun" not in line.read_bytes()]
 
 
 @pytest.mark.long
@@ -68,7 +56,7 @@ def test_two_agents_killed_half_way_and_resumed_make_the_store_of_one_rank(
     while process.poll() is None and len(list(store.glob("*.safetensors"))) < 4:
         time.sleep(0.005)
     (run,) = find_runs(tmp_path / "logs")
-    for pid in ranks_of(run):
+    for pid in rank_processes(run):
         os.kill(pid, signal.SIGKILL)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 1, output

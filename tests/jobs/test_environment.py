@@ -1,9 +1,10 @@
 """A job sets what torch, Triton, NCCL and gloo read, unless the user or the site has set it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.real_runs import finished
 
 SETTINGS = ("PYTORCH_", "TORCH", "TRITON_", "GLOO_")
 
@@ -11,14 +12,9 @@ SETTINGS = ("PYTORCH_", "TORCH", "TRITON_", "GLOO_")
 def settings(commands: str, run: Path, **changes: str) -> dict[str, str]:
     """The variables that lines of shell set, after the functions of the job; all else is silent."""
     script = f"source jobs/agents.sh; source jobs/environment.sh; {commands}; env"
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script],
-        env={"PATH": "/usr/bin:/bin", "ATTEMPT": str(run / "attempts" / "002")} | changes,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr == ""
+    own = {"PATH": "/usr/bin:/bin", "ATTEMPT": str(run / "attempts" / "002")}
+    done = finished("bash", "-euo", "pipefail", "-c", script, env=own | changes)
+    assert (done.returncode, done.stderr) == (0, "")
     pairs = (line.partition("=") for line in done.stdout.splitlines())
     return {name: value for name, _, value in pairs if name.startswith(SETTINGS)}
 
@@ -102,13 +98,10 @@ def test_nodes_know_their_own_address_and_that_of_another_one() -> None:
              for line in addresses.splitlines()]  # fmt: skip
     shown = "\n".join(lines)
     for here, own, other in (("a1", "10.0.0.1", "10.0.0.10"), ("a10", "10.0.0.10", "10.0.0.1")):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c",
-             f"source jobs/agents.sh; scontrol() {{ echo '{shown}'; }}; list_addresses; "
-             "NODE_ADDRESSES=$(list_addresses); own_address; another_address"],
+        done = finished(
+            "bash", "-euo", "pipefail", "-c",
+            f"source jobs/agents.sh; scontrol() {{ echo '{shown}'; }}; list_addresses; "
+            "NODE_ADDRESSES=$(list_addresses); own_address; another_address",
             env={"PATH": "/usr/bin:/bin", "SLURMD_NODENAME": here, "SLURM_JOB_NODELIST": "x"},
-            capture_output=True,
-            text=True,
-            check=True,
         )  # fmt: skip
         assert done.stdout == f"{addresses}\n{own}\n{other}\n"

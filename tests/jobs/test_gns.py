@@ -18,12 +18,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def run() -> RunFolder:
     """Return a run on digits with two checkpoints."""
-    logs = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        found = opened(DIGITS, [*TINY, "train.steps=4", "checkpoint.every=2"])
+    found = opened(DIGITS, [*TINY, "train.steps=4", "checkpoint.every=2"])
     assert run_attempt(found, pretrain.carry_out, number=1) == 0
     return found
 
@@ -43,11 +40,8 @@ def test_a_job_leaves_a_record_per_sample_with_its_runtime(run: RunFolder, tmp_p
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
-def test_study_c_runs_on_digits(
-    number: int, run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_study_c_runs_on_digits(number: int, run: RunFolder, tmp_path: Path) -> None:
     """Run the first and last cell of each experiment, with few samples of two checkpoints."""
-    monkeypatch.setenv("LOGS", str(tmp_path))
     grid = load_grid(Path(f"configs/studies/c-{number}-small.yaml"), [f"run={run.path}"])
     for place, cell in enumerate((grid.cells[0], grid.cells[-1])):
         tree = merge(to_tree(cell.config), {"samples": 2, "batch": 2, "steps": [2, 4]})

@@ -1,10 +1,9 @@
 """The job of the report writes the tables of a study beside its page."""
 
-import subprocess
 from pathlib import Path
 
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
-from tests.real_runs import clean_environment
+from tests.real_runs import clean_environment, finished
 
 
 def test_the_tables_of_a_study_replace_links_and_do_not_follow_them(tmp_path: Path) -> None:
@@ -15,10 +14,7 @@ def test_the_tables_of_a_study_replace_links_and_do_not_follow_them(tmp_path: Pa
     (tmp_path / "mine").write_text("precious")
     for name in ("cells.txt", "ablation.txt", "report.html"):
         (study / name).symlink_to(tmp_path / "mine")
-    done = subprocess.run(
-        ["bash", "jobs/report.sbatch", str(study)],
-        env=clean_environment(), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = finished("bash", "jobs/report.sbatch", study, env=clean_environment())
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "mine").read_text() == "precious"
     assert "same loss" in (study / "cells.txt").read_text()

@@ -7,11 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from configs.yaml12 import dump_yaml
 from launch.__main__ import main
 from launch.plan import forecast
 from launch.plan.forecast import ForecastAnswer
 from runs.folder import ROOT
 
+Launch = Callable[..., tuple[int, str, str]]
+Command = Callable[[str, str], Path]
+
+DIGITS = ROOT / "configs" / "pretrain" / "digits.yaml"
 FITS = {
     "fits": True, "gib": {"total": 3.0, "peak": 2.0}, "capacity_gib": 44.7, "micro_batch": 8,
     "max_micro_batch": 64, "hours": 0.1,
@@ -32,24 +37,49 @@ def _forecast(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.fixture(autouse=True)
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def site(logs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Use the site `local` with its runs below `tmp_path`; return the folder of runs."""
-    for name in os.environ:
-        if name.startswith(("SLURM_", "SBATCH_")) or name == "ENVIRONMENT":
-            monkeypatch.delenv(name)
     monkeypatch.delenv("ACTIVATED", raising=False)
     monkeypatch.setenv("SITE", "local")
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("VENV", sys.prefix)
     monkeypatch.delenv("UMASK", raising=False)
     before = os.umask(0o077)
     os.umask(before)
-    yield tmp_path / "logs"
+    yield logs
     os.umask(before)
 
 
 @pytest.fixture
-def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+def slurm(command: Command, tmp_path: Path) -> None:
+    """A cluster with two partitions that accepts every job and numbers them from 101."""
+    command("sinfo", r"[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\nlong|infinite\n'")
+    command(
+        "sbatch",
+        f"""[[ $1 == --test-only ]] && exit 0
+        n=$(($(cat {tmp_path}/jobs 2>/dev/null || echo 100) + 1)); echo $n >{tmp_path}/jobs
+        cp "$1" {tmp_path}/$n.sbatch; echo Submitted batch job $n""",
+    )
+    command("squeue", f'echo "$@" >>{tmp_path}/squeue; cat {tmp_path}/queue 2>/dev/null; exit 0')
+    command("sacct", "exit 1")
+    command("srun", "exit 0")
+
+
+@pytest.fixture
+def study(slurm: None, tmp_path: Path) -> Path:
+    """A study of two GPUs x two batches, repeated twice."""
+    tiny = {"model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 10}
+    tree = {
+        "kind": "study", "question": "Which GPU?", "base": str(DIGITS), "set": tiny,
+        "axes": {"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
+        "repeats": 2, "throttle": 3,
+    }  # fmt: skip
+    file = tmp_path / "gpus.yaml"
+    file.write_text(dump_yaml(tree))
+    return file
+
+
+@pytest.fixture
+def launch(capsys: pytest.CaptureFixture[str]) -> Launch:
     """Return a function that runs `python -m launch` here: exit code, stdout, stderr."""
 
     def run(*arguments: str | Path) -> tuple[int, str, str]:
@@ -58,6 +88,3 @@ def launch(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, 
         return code, out, err
 
     return run
-
-
-DIGITS = ROOT / "configs" / "pretrain" / "digits.yaml"

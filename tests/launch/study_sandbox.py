@@ -1,49 +1,10 @@
-"""A study to submit, shell scripts in place of Slurm, and helpers that end cells."""
+"""Studies that are submitted, their jobs, and ends of their cells."""
 
 import re
 from pathlib import Path
 
-import pytest
-
-from configs.yaml12 import dump_yaml
 from runs.folder import RunFolder
-from runs.records import RecordWriter
 from runs.study_folder import StudyFolder
-from tests.launch.conftest import DIGITS
-
-TINY = {"model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 10}
-
-
-@pytest.fixture(autouse=True)
-def _slurm(command, tmp_path: Path) -> None:
-    """A cluster that accepts every job and numbers them from 101."""
-    command("sinfo", r"""[[ $* == *%D* ]] || printf 'gpu*|2-00:00:00\n'""")
-    command(
-        "sbatch",
-        f"""[[ $1 == --test-only ]] && exit 0
-        n=$(($(cat {tmp_path}/jobs 2>/dev/null || echo 100) + 1)); echo $n >{tmp_path}/jobs
-        cp "$1" {tmp_path}/$n.sbatch; echo Submitted batch job $n""",
-    )
-    command("squeue", f'echo "$@" >>{tmp_path}/squeue; cat {tmp_path}/queue 2>/dev/null; exit 0')
-    command("sacct", "exit 1")
-    command("srun", "exit 0")
-
-
-@pytest.fixture
-def study(tmp_path: Path) -> Path:
-    """A study of two GPUs x two batches, repeated twice."""
-    file = tmp_path / "gpus.yaml"
-    tree = {
-        "kind": "study",
-        "question": "Which GPU?",
-        "base": str(DIGITS),
-        "set": TINY,
-        "axes": {"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
-        "repeats": 2,
-        "throttle": 3,
-    }
-    file.write_text(dump_yaml(tree))
-    return file
 
 
 def submitted(launch, *words: str | Path) -> StudyFolder:
@@ -57,10 +18,8 @@ def end(study: StudyFolder, cell: str, event: str, **fields: object) -> RunFolde
     run = RunFolder(study.cell(cell))
     number = max(run.attempts(), default=0) + 1
     run.attempt(number).mkdir()
-    writer = RecordWriter(run.path, attempt=number)
-    writer.event("started", step=0)
-    writer.event(event, **fields)
-    writer.close()
+    run.record_event(number, "started", step=0)
+    run.record_event(number, event, **fields)
     return run
 
 

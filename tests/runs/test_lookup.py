@@ -23,9 +23,8 @@ def make_run(path: Path, *, made_s: int, job: str | None = None) -> RunFolder:
 
 
 @pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def logs(logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two runs called digits, one called warm-lr, and a study of two cells, the newest."""
-    logs = tmp_path / "logs"
     make_run(logs / "digits-71", made_s=1)
     make_run(logs / "digits-1121-093000-1234", made_s=2, job="72")
     make_run(logs / "warm-lr-1121-093001-ab12", made_s=3, job="73")
@@ -39,7 +38,6 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in names:
         scripts_folder(make_run(study.cell(name), made_s=4)).mkdir()
     save_script(RunFolder(study.cell("n2")), "80", "")
-    monkeypatch.setenv("LOGS", str(logs))
     monkeypatch.chdir(tmp_path)
     return logs
 

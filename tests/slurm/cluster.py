@@ -1,7 +1,5 @@
 """Control a real Slurm on this machine: start, submit, wait, query, disturb, stop."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -9,7 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "env" / "slurm"
 NODES = ("a40-1", "a40-2", "a100-1", "a100-2")
@@ -41,7 +39,7 @@ class Cluster:
         self.environment = clean_environment() | {"SLURM_CONF": slurm_conf}
 
     @classmethod
-    def start(cls, folder: Path, *, lines: Sequence[str] = ()) -> Cluster:
+    def start(cls, folder: Path, *, lines: Sequence[str] = ()) -> Self:
         """Start a Slurm; `lines` of slurm.conf, such as "KillWait=30", replace the defaults.
 
         Raise `RuntimeError` with the end of the log if it does not start.

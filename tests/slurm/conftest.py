@@ -1,7 +1,5 @@
 """Provide one real Slurm to all tests in this folder, on one worker."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Generator, Iterator
@@ -9,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.slurm.checkout import Checkout, make_checkout
 from tests.slurm.cluster import SCRIPTS, Cluster
+from tests.slurm.pretrain_jobs import Jobs
+from tests.slurm.script_project import Project, make_project
+from tests.slurm.script_trial import Trial
 
 
 # Must run first: xdist reads the groups in a hook of the same name.
@@ -62,6 +64,42 @@ def cluster(slurm_installed: None, tmp_path_factory: pytest.TempPathFactory) -> 
         yield one
     finally:
         one.stop()
+
+
+@pytest.fixture(scope="module")
+def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    """A copy of this tree, and a folder of runs, with hostile names."""
+    folder = tmp_path_factory.mktemp("checkout")
+    root = folder / 'my "check\'out" $(touch hacked); #'
+    return make_checkout(cluster, root, logs=folder / "lo gs; 'x' #$(id) %j")
+
+
+@pytest.fixture
+def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
+    """Jobs with a folder of runs of their own."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    return Jobs(cluster=cluster, logs=logs)
+
+
+@pytest.fixture
+def trial(cluster: Cluster, tmp_path: Path) -> Trial:
+    return Trial(cluster=cluster, folder=tmp_path)
+
+
+@pytest.fixture
+def project(cluster: Cluster, tmp_path: Path, several_jobs: None) -> Project:
+    return make_project(cluster, tmp_path / "lab's folder")
+
+
+@pytest.fixture
+def without_sacct(tmp_path: Path) -> dict[str, str]:
+    """Return an environment without accounting."""
+    broken = tmp_path / "commands" / "sacct"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
+    broken.chmod(0o755)
+    return {"PATH": f"{broken.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 @pytest.fixture

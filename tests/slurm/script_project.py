@@ -1,7 +1,5 @@
 """The folder of a lab whose batch scripts are submitted on a real Slurm."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -9,12 +7,13 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from runs.folder import ROOT, RunFolder
 from tests.slurm.cluster import Cluster
 
 SCRIPTS = Path(__file__).parent / "batch_scripts"
+_MODULE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import launch.__main__ as m"
+# The launcher from any folder.
+DITBENCH = (sys.executable, "-c", f"{_MODULE}; sys.exit(m.main())")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,9 +44,8 @@ class Project:
 
     def ditbench(self, *words: str, check: bool = True, folder: Path | None = None) -> str:
         """Run the launcher as somebody in the folder does, and return what it prints."""
-        bootstrap = f"import sys; sys.path.insert(0, {str(ROOT)!r}); import launch.__main__ as m"
         answer = self.cluster.run(
-            sys.executable, "-c", f"{bootstrap}; sys.exit(m.main())", *words,
+            *DITBENCH, *words,
             cwd=folder or self.folder, env=self.environment | {"LOGS": str(self.logs)}, check=check,
         )  # fmt: skip
         return answer.stdout if check else answer.stdout + answer.stderr
@@ -74,8 +72,3 @@ def make_project(cluster: Cluster, folder: Path) -> Project:
     (folder / "venv" / "bin").mkdir(parents=True)
     (folder / "venv" / "bin" / "activate").write_text("export IN_VENV=1\n")
     return Project(cluster=cluster, folder=folder)
-
-
-@pytest.fixture
-def project(cluster: Cluster, tmp_path: Path, several_jobs: None) -> Project:
-    return make_project(cluster, tmp_path / "lab's folder")

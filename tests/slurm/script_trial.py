@@ -1,13 +1,9 @@
 """Batch scripts that are linted and then run on a real Slurm."""
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 from launch.lint.lint import lint
 from launch.lint.script import parse_script
@@ -19,6 +15,12 @@ def rules(text: str, *, version: str | None = None) -> set[str]:
     """Return the names of the rules that a script breaks on a version of Slurm, or on any."""
     script = parse_script(text, path=Path("my.sbatch"))
     return {one.rule.name for one in lint(script, version=version)}
+
+
+def expect_rule(name: str, bad: str, good: str) -> None:
+    """Assert that a rule finds the mistake in a script, and nothing in its fix."""
+    assert name in rules(bad)
+    assert name not in rules(good)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +73,3 @@ class Trial:
 
 def path() -> str:
     return f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-
-
-@pytest.fixture
-def trial(cluster: Cluster, tmp_path: Path) -> Trial:
-    return Trial(cluster=cluster, folder=tmp_path)

@@ -1,7 +1,5 @@
 """A node with a failed GPU: the requeued job avoids it if enough other nodes are left."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -9,21 +7,16 @@ import signal
 import pytest
 
 from runs.folder import RunFolder
-from tests.real_runs import DIGITS, processes
+from tests.real_runs import DIGITS, rank_processes
 from tests.slurm.cluster import wait_until
-from tests.slurm.test_pretrain import ENDLESS, Jobs, end_at
-
-__all__ = ["jobs"]
-
-from tests.slurm.test_pretrain import jobs
+from tests.slurm.pretrain_jobs import ENDLESS, Jobs, end_at
 
 
 def break_gpu(run: RunFolder, node: str) -> None:
     """Write the note of a rank 0 whose GPU reports an error, and kill the ranks."""
     note = {"reason": "node", "rank": 0, "node": node, "message": "uncorrectable ECC error"}
     (run.attempt(run.attempts()[-1]) / "error.json").write_text(json.dumps(note))
-    agents = set(processes(run, "torchrun"))
-    for pid in set(processes(run, "train")) - agents:
+    for pid in rank_processes(run):
         os.kill(pid, signal.SIGKILL)
 
 

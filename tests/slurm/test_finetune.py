@@ -1,7 +1,5 @@
 """Fine-tuning on a real Slurm: after its time limit it continues with identical losses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,7 @@ from finetune.tiny_flux import make_tiny_flux
 from tests.finetune.conftest import QUICK, TINY, paths, run_attempt
 from tests.real_runs import events, losses
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_pretrain import ONE, Jobs, end_at
+from tests.slurm.pretrain_jobs import ONE, Jobs, end_at
 
 # Slow steps, so that a reference can be trained up to where Slurm interrupts.
 SLOW = (
@@ -20,12 +18,11 @@ SLOW = (
 
 
 @pytest.fixture
-def tunes(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
+def tunes(cluster: Cluster, tmp_path: Path) -> Jobs:
     """Return fine-tuning jobs, with a tiny Flux for them in `flux`."""
     logs = tmp_path / "logs"
     logs.mkdir()
     make_tiny_flux(tmp_path / "flux")
-    monkeypatch.setenv("LOGS", str(logs))
     return Jobs(cluster=cluster, logs=logs, kind="finetune")
 
 

@@ -1,24 +1,22 @@
 """One command takes each small study through Slurm, from its plan to its report."""
 
-from __future__ import annotations
-
-import json
 import re
 from pathlib import Path
 
 import pytest
 
+from runs.folder import RunFolder
 from runs.study_folder import StudyFolder
+from tests.real_runs import events
+from tests.slurm.checkout import Checkout, make_checkout
 from tests.slurm.cluster import Cluster
-from tests.slurm.test_launch import Checkout, copy_tree, events
 
 SMALL = ("a-small", "b-small", "c-small", "d-small", "e-small")
 
 
 @pytest.fixture
 def checkout(cluster: Cluster, tmp_path: Path) -> Checkout:
-    copy_tree(tmp_path / "ditbench")
-    return Checkout(root=tmp_path / "ditbench", logs=tmp_path / "logs", cluster=cluster)
+    return make_checkout(cluster, tmp_path / "ditbench", logs=tmp_path / "logs")
 
 
 @pytest.mark.long
@@ -36,9 +34,9 @@ def test_a_small_study_ends_with_a_report_of_every_grid(
     assert grids == {path.name.removesuffix("-small.yaml") for path in grids_of(checkout, name)}
     for study in studies:
         for row in study.rows():
-            run = study.cell(row.cell)
+            run = RunFolder(study.cell(row.cell))
             assert events(run)[-1] == "done", run
-            *_, attempt = json.loads((run / "manifest.json").read_text())["attempts"]
+            *_, attempt = run.entries()
             assert cluster.accounted(attempt["slurm"]["job"])["State"] == "COMPLETED"
         assert (study.path / "cells.txt").stat().st_size > 0
         assert all(row.cell in (study.path / "report.html").read_text() for row in study.rows())

@@ -1,7 +1,5 @@
 """Every way to end a job, on 1 and 4 ranks: the run ends or resumes with identical losses."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -12,13 +10,9 @@ from pathlib import Path
 import pytest
 
 from runs.folder import RunFolder
-from tests.real_runs import DIGITS, events, losses, processes, trained
+from tests.real_runs import DIGITS, events, losses, processes, rank_processes, trained
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
-
-__all__ = ["jobs"]
-
-from tests.slurm.test_pretrain import jobs
+from tests.slurm.pretrain_jobs import ENDLESS, ONE, TWO_BY_TWO, Jobs, end_at, expect_same_curve
 
 REFERENCE_STEPS = 400
 FLAGS = {1: ONE, 4: TWO_BY_TWO}
@@ -30,18 +24,13 @@ def ranks(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def reference(ranks: int, tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def reference(ranks: int) -> RunFolder:
     """Return the same run without interruption."""
-    logs = tmp_path_factory.mktemp("reference")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        return trained(logs, [*ENDLESS, f"train.steps={REFERENCE_STEPS}"], ranks=ranks)
+    return trained([*ENDLESS, f"train.steps={REFERENCE_STEPS}"], ranks=ranks)
 
 
 def kill_rank(jobs: Jobs, job: str, run: RunFolder) -> None:
-    agents = set(processes(run, "torchrun"))
-    (rank, *_) = [pid for pid in processes(run, "train") if pid not in agents]
-    os.kill(rank, signal.SIGKILL)
+    os.kill(rank_processes(run)[0], signal.SIGKILL)
 
 
 def kill_agent(jobs: Jobs, job: str, run: RunFolder) -> None:
@@ -240,12 +229,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory, slurm_installed: None) -> 
 
 @pytest.mark.long
 def test_too_little_host_memory_ends_the_run_for_good_and_keeps_its_checkpoints(
-    watched: Cluster,
-    ranks: int,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    watched: Cluster, ranks: int, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     jobs = Jobs(cluster=watched, logs=tmp_path)
     job = jobs.submit(DIGITS, *ENDLESS, flags=(*FLAGS[ranks], "--mem=250M"))
     watched.wait(job, timeout=120)

@@ -1,7 +1,5 @@
 """Facts about the one-machine Slurm that the other tests rely on."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from pathlib import Path

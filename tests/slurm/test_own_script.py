@@ -3,19 +3,14 @@
 batch_scripts/ holds scripts with the habits of public ones, and stand-ins for programs in bin/.
 """
 
-from __future__ import annotations
-
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
-from runs.folder import ROOT, RunFolder
+from runs.folder import RunFolder
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.script_project import SCRIPTS, Project, make_project, project
-
-__all__ = ["project"]
+from tests.slurm.script_project import DITBENCH, SCRIPTS, Project, make_project
 
 ARGUMENTS = {"defaults": ["--extra", "a b"], "arguments": ["model", "--accumulation=4 --x"]}
 REMARK = re.compile(rb"^(?:\d: )?a remark on stderr\n", re.MULTILINE)
@@ -230,13 +225,11 @@ def test_a_snapshot_runs_in_a_copy_of_the_repository(project: Project) -> None:
 
 
 def test_a_script_runs_in_a_session_of_salloc(project: Project) -> None:
-    words = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
-             "import launch.__main__ as m; sys.exit(m.main())"]  # fmt: skip
     answer = project.cluster.run(
         "salloc", "--quiet", "--gpus-per-node=a40:1", "bash", "-c",
         'out=$("$@") && echo "$out" && until grep -q "\\"done\\"" '
         '"$(echo "$out" | sed -n "s/^run: //p")/metrics.jsonl"; do sleep 0.2; done',
-        "bash", *words, "submit", "dit.sbatch", "--local",
+        "bash", *DITBENCH, "submit", "dit.sbatch", "--local",
         cwd=project.folder, env=project.environment | {"LOGS": str(project.logs)},
     )  # fmt: skip
     run = RunFolder(Path(answer.stdout.splitlines()[0].removeprefix("run: ")))
@@ -250,11 +243,9 @@ def test_flags_of_the_command_line_come_before_variables_and_directives(project:
         "#!/bin/bash\n#SBATCH --comment=directive -t 3\nscontrol show job -o $SLURM_JOB_ID\n",
     )
     comment = 'it\'s "mine" $(x)'
-    words = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
-             "import launch.__main__ as m; sys.exit(m.main())"]  # fmt: skip
     variables = {"LOGS": str(project.logs), "SBATCH_PARTITION": "debug", "SBATCH_TIMELIMIT": "4"}
     answer = project.cluster.run(
-        *words, "submit", "who.sbatch", "--", f"--comment={comment}", "--partition=high",
+        *DITBENCH, "submit", "who.sbatch", "--", f"--comment={comment}", "--partition=high",
         cwd=project.folder, env=project.environment | variables,
     )  # fmt: skip
     job = answer.stdout.splitlines()[1].removeprefix("job: ")

@@ -1,103 +1,21 @@
 """Pretraining on a real Slurm: two nodes, the time limit, scancel, requeue, a lost node."""
 
-from __future__ import annotations
-
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from configs.disk import replace_file
-from runs.folder import RunFolder
-from tests.real_runs import DIGITS, TINY, events, losses, trained
+from tests.real_runs import DIGITS, events, losses, trained
 from tests.slurm.cluster import Cluster, wait_until
-
-# Without decay the curve does not depend on the total number of steps.
-ENDLESS = (
-    *TINY, "train.steps=1000000", "optimizer.decay=0", "log.every=1", "checkpoint.every=50",
-)  # fmt: skip
-TWO_BY_TWO = ("--nodes=2", "--gpus-per-node=a40:2")
-TWO_BY_ONE = ("--nodes=2", "--gpus-per-node=a40:1")
-ONE = ("--nodes=1", "--gpus-per-node=a40:1")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Jobs:
-    """Submit jobs of one kind to the one-machine Slurm, with a separate folder of runs."""
-
-    cluster: Cluster
-    logs: Path
-    kind: str = "pretrain"
-
-    def submit(self, *arguments: str | Path, flags: tuple[str, ...] = ONE) -> str:
-        """Submit with plain sbatch from the checkout; return the job's id."""
-        output = f"--output={self.logs}/%x-%j.out"
-        return self.cluster.submit(
-            "--cpus-per-task=1", "--time=10", output, *flags, f"jobs/{self.kind}.sbatch",
-            *map(str, arguments), cwd=Path.cwd(), env=self.environment,
-        )  # fmt: skip
-
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "VENV": sys.prefix,
-            "SITE": "local",
-            "LOGS": str(self.logs),
-            "OMP_WAIT_POLICY": "passive",
-        }
-
-    def run_of(self, job: str) -> RunFolder:
-        """Return the run of the job."""
-        wait_until(lambda: list(self.logs.glob(f"*-{job}/config.yaml")), timeout=60)
-        return RunFolder(next(self.logs.glob(f"*-{job}")))
-
-    def at_step(self, job: str, step: int, *, attempt: int = 1) -> RunFolder:
-        """Return the job's run once the attempt has recorded the step."""
-        run = self.run_of(job)
-
-        def is_recorded() -> bool:
-            return any(
-                record["attempt"] == attempt and record.get("loss") and record["step"] >= step
-                for record in run.records()
-            )
-
-        wait_until(
-            is_recorded, timeout=90, what=f"step {step} of attempt {attempt}: {self.output(job)}"
-        )
-        return run
-
-    def output(self, job: str) -> str:
-        """Return what the job itself printed."""
-        return "".join(path.read_text() for path in self.logs.glob(f"*-{job}.out"))
-
-    def state(self, job: str) -> str:
-        """Return the job's final state and exit code from the accounting."""
-        row = self.cluster.accounted(job, "State", "ExitCode")
-        return f"{row['State'].split()[0]} {row['ExitCode']}"
-
-
-@pytest.fixture
-def jobs(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Jobs:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    monkeypatch.setenv("LOGS", str(logs))
-    return Jobs(cluster=cluster, logs=logs)
-
-
-def end_at(run: RunFolder, step: int) -> None:
-    """Let the next attempt end at `step`, like an override of `train.steps`."""
-    replace_file(run.attempt(run.attempts()[-1]) / "overrides.yaml", f"train: {{steps: {step}}}\n")
-
-
-def expect_same_curve(run: RunFolder, reference: RunFolder) -> None:
-    """Check that the losses of all common steps are bit-identical."""
-    found, expected = losses(run), losses(reference)
-    common = found.keys() & expected.keys()
-    assert len(common) >= 50
-    assert sorted(found) == list(range(1, max(found) + 1))
-    assert {step: found[step] for step in common} == {step: expected[step] for step in common}
+from tests.slurm.pretrain_jobs import (
+    ENDLESS,
+    ONE,
+    TWO_BY_ONE,
+    TWO_BY_TWO,
+    Jobs,
+    end_at,
+    expect_same_curve,
+)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +37,7 @@ def test_a_warning_of_the_limit_saves_requeues_and_goes_on_to_the_bit(
     assert jobs.state(job) == "COMPLETED 0:0", jobs.output(job)
     assert events(run)[-1] == "done"
     assert run.attempts() == [1, 2]
-    reference = trained(jobs.logs, [*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
+    reference = trained([*ENDLESS, f"train.steps={max(losses(run))}"], ranks=ranks)
     expect_same_curve(run, reference)
 
 
@@ -149,12 +67,9 @@ def test_scancel_leaves_a_checkpoint_and_no_requeue(jobs: Jobs) -> None:
 
 
 @pytest.fixture
-def patient(
-    slurm_installed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Jobs]:
+def patient(slurm_installed: None, tmp_path: Path) -> Iterator[Jobs]:
     """Start a Slurm that waits as long as others before it kills what it has told to end."""
     cluster = Cluster.start(tmp_path / "slurm", lines=["KillWait=30"])
-    monkeypatch.setenv("LOGS", str(tmp_path))
     yield Jobs(cluster=cluster, logs=tmp_path)
     cluster.stop()
 
@@ -170,18 +85,6 @@ def test_a_scancel_after_the_ranks_have_paused_is_not_undone_by_the_requeue(pati
     assert "requeueing" not in jobs.output(job)
     assert jobs.cluster.restarts(job) == 0
     assert events(run)[-2:] == ["paused", "stopped"]
-
-
-@pytest.mark.long
-def test_a_job_that_is_requeued_by_hand_comes_back_by_itself(jobs: Jobs) -> None:
-    job = jobs.submit(DIGITS, *ENDLESS)
-    run = jobs.at_step(job, 60)
-    jobs.cluster.requeue(job)
-    jobs.cluster.end_requeue_hold(job)
-    jobs.at_step(job, 70, attempt=2)
-    began = [record["step"] for record in run.records() if record.get("event") == "started"]
-    lost = max(r["step"] for r in run.records() if r["attempt"] == 1) - began[1]
-    assert 0 <= lost <= run.config().checkpoint.every
 
 
 def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothing(
@@ -207,7 +110,7 @@ def test_a_lost_node_costs_one_save_interval_and_its_lingering_ranks_write_nothi
     lost_steps = max(r["step"] for r in records[:second] if "step" in r) - records[second]["step"]
     assert 0 <= lost_steps <= run.config().checkpoint.every
     assert events(run)[-2:] == ["saved", "stopped"]
-    reference = trained(jobs.logs, [*ENDLESS, "train.steps=70"])
+    reference = trained([*ENDLESS, "train.steps=70"])
     expect_same_curve(run, reference)
 
 

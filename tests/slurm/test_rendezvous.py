@@ -1,7 +1,5 @@
 """The rendezvous of several nodes: its secrets, and what another user of a node can do to it."""
 
-from __future__ import annotations
-
 import os
 import re
 import stat
@@ -11,7 +9,7 @@ import pytest
 
 from tests.real_runs import DIGITS, processes
 from tests.slurm.cluster import Cluster
-from tests.slurm.test_pretrain import ENDLESS, TWO_BY_ONE, Jobs
+from tests.slurm.pretrain_jobs import ENDLESS, TWO_BY_ONE, Jobs
 from tests.stranger import attack, listening_ports
 
 

@@ -1,14 +1,10 @@
 """jobs/requeue.sh in a batch script of one's own, on a real Slurm."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.script_trial import Trial, rules, trial
-
-__all__ = ["trial"]
+from tests.slurm.script_trial import Trial, rules
 
 REQUEUE = Path("jobs/requeue.sh").resolve()
 HEAD = f"""\

@@ -1,14 +1,10 @@
 """Each mistake in directives and resources fails on a real Slurm, and its fix works."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
 
-from tests.slurm.script_trial import Trial, rules, trial
-
-__all__ = ["trial"]
+from tests.slurm.script_trial import Trial, expect_rule, rules
 
 # The unit tests of the rules run in `make test`; these show the mistakes themselves.
 pytestmark = pytest.mark.long
@@ -20,8 +16,7 @@ HEAD = "head=$(getent hosts none-such.invalid{})\n{}srun echo head=$head\n"
 def test_a_fallback_to_localhost_makes_every_node_the_head(trial: Trial) -> None:
     bad = HEAD.format(" || echo localhost", "")
     good = HEAD.format("", "[[ -n $head ]] || exit 1\n")
-    assert "localhost-fallback" in rules(bad)
-    assert "localhost-fallback" not in rules(good)
+    expect_rule("localhost-fallback", bad, good)
     state, output = trial.run(bad, "--nodes=2")
     assert (state, output.count("head=localhost")) == ("COMPLETED", 2)
     assert trial.run(good, "--nodes=2")[0] == "FAILED"
@@ -48,8 +43,7 @@ def test_a_job_without_its_output_folder_runs_from_23_02_on(
 
 def test_a_script_without_directives_gets_what_the_partition_gives(trial: Trial) -> None:
     bad, good = "srun true\n", "#SBATCH --time=7\nsrun true\n"
-    assert "no-directive" in rules(bad)
-    assert "no-directive" not in rules(good)
+    expect_rule("no-directive", bad, good)
     limits = [trial.cluster.squeue(trial.start(text), "%l") for text in (bad, good)]
     assert (limits[0] != "7:00", limits[1]) == (True, "7:00")
 
@@ -57,8 +51,7 @@ def test_a_script_without_directives_gets_what_the_partition_gives(trial: Trial)
 def test_the_json_of_a_state_is_a_text_or_a_list_by_version(trial: Trial) -> None:
     bad = "squeue --json -j $SLURM_JOB_ID\n"
     good = "squeue -h -j $SLURM_JOB_ID -o %T\n"
-    assert "json-output" in rules(bad)
-    assert "json-output" not in rules(good)
+    expect_rule("json-output", bad, good)
     states = [job["job_state"] for job in json.loads(trial.run(bad)[1])["jobs"]]
     # 22.05 ignores -j.
     assert {type(state) for state in states} == {str if trial.version < "23.11" else list}
@@ -75,8 +68,7 @@ def test_a_variable_in_a_directive_is_taken_literally(trial: Trial) -> None:
 
 def test_a_directive_below_a_command_does_nothing(trial: Trial) -> None:
     bad, good = "cd .\n#SBATCH --job-name=mine\n", "#SBATCH --job-name=mine\ncd .\n"
-    assert "late-directive" in rules(bad)
-    assert "late-directive" not in rules(good)
+    expect_rule("late-directive", bad, good)
     names = [trial.cluster.squeue(trial.start(text), "%j") for text in (bad, good)]
     assert names == ["my.sbatch", "mine"]
 
@@ -84,8 +76,7 @@ def test_a_directive_below_a_command_does_nothing(trial: Trial) -> None:
 def test_a_task_has_one_cpu_if_none_are_requested(trial: Trial) -> None:
     text = "#SBATCH --ntasks=1\nsrun bash -c 'echo cpus=$SLURM_CPUS_ON_NODE'\n"
     good = "#SBATCH --cpus-per-task=4\n" + text
-    assert "one-cpu" in rules(text)
-    assert "one-cpu" not in rules(good)
+    expect_rule("one-cpu", text, good)
     assert trial.run(text)[1] == "cpus=1\n"
     assert trial.run(good)[1] == "cpus=4\n"
 
@@ -105,16 +96,14 @@ def test_a_step_inherits_the_cpus_of_its_job_unless_22_05_to_23_11(trial: Trial)
 def test_several_tasks_a_node_start_an_agent_each(trial: Trial) -> None:
     bad = "#SBATCH --ntasks-per-node=2\nsrun torchrun --help\n"
     good = "#SBATCH --ntasks-per-node=1\nsrun torchrun --help\n"
-    assert "several-agents" in rules(bad)
-    assert "several-agents" not in rules(good)
+    expect_rule("several-agents", bad, good)
     counts = [trial.run(text.replace("torchrun --help", "echo agent"))[1] for text in (bad, good)]
     assert [count.count("agent") for count in counts] == [2, 1]
 
 
 def test_a_script_is_run_from_a_spool_folder(trial: Trial) -> None:
     bad, good = 'cd "$(dirname "$0")"; pwd\n', 'cd "$SLURM_SUBMIT_DIR"; pwd\n'
-    assert "spool-path" in rules(bad)
-    assert "spool-path" not in rules(good)
+    expect_rule("spool-path", bad, good)
     assert "spool" in trial.run(bad)[1]
     assert trial.run(good)[1] == f"{trial.folder}\n"
 
@@ -122,8 +111,7 @@ def test_a_script_is_run_from_a_spool_folder(trial: Trial) -> None:
 def test_without_a_request_the_memory_is_the_default(trial: Trial) -> None:
     bad = "#SBATCH --ntasks=1\nsrun true\n"
     good = "#SBATCH --mem=9G\n" + bad
-    assert "no-memory" in rules(bad)
-    assert "no-memory" not in rules(good)
+    expect_rule("no-memory", bad, good)
     shown = [trial.cluster.squeue(trial.start(text), "%m") for text in (bad, good)]
     assert shown == ["4000M", "9G"]
 

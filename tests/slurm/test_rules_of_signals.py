@@ -1,13 +1,9 @@
 """Each mistake with signals and requeues fails on a real Slurm, and its fix works."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.slurm.cluster import wait_until
-from tests.slurm.script_trial import Trial, rules, trial
-
-__all__ = ["trial"]
+from tests.slurm.script_trial import Trial, expect_rule, rules
 
 # The unit tests of the rules run in `make test`; these show the mistakes themselves.
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("several_jobs")]
@@ -22,8 +18,7 @@ def test_a_trap_waits_for_the_end_of_a_step_in_the_foreground(trial: Trial) -> N
     good = FOREGROUND.format(
         f'{step} & pid=$!\nwhile kill -0 "$pid" 2>/dev/null; do wait "$pid"; done'
     )
-    assert "foreground-step" in rules(bad)
-    assert "foreground-step" not in rules(good)
+    expect_rule("foreground-step", bad, good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
         trial.wait_for(job, "up")
@@ -54,8 +49,7 @@ def test_a_failed_job_counts_as_completed(trial: Trial, rule: str, bad: str, goo
 def test_nothing_waits_for_a_step_in_the_background(trial: Trial) -> None:
     bad = "srun bash -c 'sleep 10; echo trained' &\nsleep 1\n"
     good = bad + "wait $!\n"
-    assert "no-wait" in rules(bad)
-    assert "no-wait" not in rules(good)
+    expect_rule("no-wait", bad, good)
     assert "trained" not in trial.run(bad)[1]
     assert "trained" in trial.run(good)[1]
 
@@ -66,8 +60,7 @@ SINGLE = "trap 'echo heard' USR1\nsrun bash -c 'sleep 10; echo saved' & pid=$!\n
 def test_a_signal_ends_a_single_wait(trial: Trial) -> None:
     bad = SINGLE.format('wait "$pid"')
     good = SINGLE.format('while kill -0 "$pid" 2>/dev/null; do wait "$pid"; done')
-    assert "single-wait" in rules(bad)
-    assert "single-wait" not in rules(good)
+    expect_rule("single-wait", bad, good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
         trial.wait_for(job, "up")
@@ -80,8 +73,7 @@ def test_a_signal_ends_a_single_wait(trial: Trial) -> None:
 def test_a_signal_for_a_shell_without_a_trap_kills_it(trial: Trial) -> None:
     bad = "#SBATCH --signal=B:USR1@60\necho up\nsleep 4\n"
     good = "#SBATCH --signal=B:USR1@60\ntrap : USR1\necho up\nsleep 4\nexit 0\n"
-    assert "untrapped" in rules(bad)
-    assert "untrapped" not in rules(good)
+    expect_rule("untrapped", bad, good)
     states = []
     for text in (bad, good):
         job = trial.start(text)
@@ -97,8 +89,7 @@ STEPS = "#SBATCH --signal={}USR1@60\ntrap 'echo shell' USR1\n{}echo up\nsleep 3 
 def test_a_signal_without_b_reaches_steps_and_not_the_shell(trial: Trial) -> None:
     step = "srun bash -c \"trap 'echo step' USR1; echo ready; sleep 30 & wait\" &\n"
     bad, good = STEPS.format("", step), STEPS.format("B:", step)
-    assert "not-for-the-shell" in rules(bad)
-    assert "not-for-the-shell" not in rules(good)
+    expect_rule("not-for-the-shell", bad, good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
         trial.wait_for(job, "up")
@@ -114,8 +105,7 @@ def test_a_signal_without_b_reaches_steps_and_not_the_shell(trial: Trial) -> Non
 def test_a_signal_for_steps_reaches_no_process_without_steps(trial: Trial) -> None:
     bad = "#SBATCH --signal=USR1@60\necho up\npython -u train.py\n"
     good = bad.replace("python", "srun python")
-    assert "nobody-hears" in rules(bad)
-    assert "nobody-hears" not in rules(good)
+    expect_rule("nobody-hears", bad, good)
     (trial.folder / "train.py").write_text(
         "import signal, time\n"
         "signal.signal(signal.SIGUSR1, lambda *_: print('heard'))\n"
@@ -133,8 +123,7 @@ def test_a_signal_for_steps_reaches_no_process_without_steps(trial: Trial) -> No
 def test_a_requeued_job_empties_its_log(trial: Trial) -> None:
     bad = "#SBATCH --requeue\necho attempt ${SLURM_RESTART_COUNT:-0}\nsleep 30\n"
     good = "#SBATCH --open-mode=append\n" + bad
-    assert "no-append" in rules(bad)
-    assert "no-append" not in rules(good)
+    expect_rule("no-append", bad, good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
         trial.wait_for(job, "attempt 0")
@@ -149,8 +138,7 @@ def test_a_requeued_job_empties_its_log(trial: Trial) -> None:
 def test_commands_after_a_requeue_do_not_run(trial: Trial) -> None:
     bad = "scontrol requeue $SLURM_JOB_ID\nsleep 1\ntouch cleaned\n"
     good = "touch cleaned\nscontrol requeue $SLURM_JOB_ID\n"
-    assert "requeue-not-last" in rules(bad)
-    assert "requeue-not-last" not in rules(good)
+    expect_rule("requeue-not-last", bad, good)
     for text, is_there in ((bad, False), (good, True)):
         job = trial.start(text)
         wait_until(lambda job=job: trial.cluster.reason(job) == "BeginTime")
@@ -165,8 +153,7 @@ def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
         "trap again TERM\necho up\nsleep 60 & wait\n"
     )
     good = "trap 'echo saved; exit' TERM\necho up\nsleep 60 & wait\n"
-    assert "requeue-at-term" in rules(bad)
-    assert "requeue-at-term" not in rules(good)
+    expect_rule("requeue-at-term", bad, good)
     jobs = [trial.start(bad), trial.start(good)]
     for job in jobs:
         trial.wait_for(job, "up")
@@ -179,8 +166,7 @@ def test_a_requeue_at_term_brings_a_cancelled_job_back(trial: Trial) -> None:
 def test_a_script_goes_on_if_its_environment_is_not_there(trial: Trial) -> None:
     bad = "source /no/such/venv/bin/activate\npython -c 'print(1 + 1)'; python -m platform\n"
     good = f"set -e\n{bad}"
-    assert "unchecked-environment" in rules(bad)
-    assert "unchecked-environment" not in rules(good)
+    expect_rule("unchecked-environment", bad, good)
     state, output = trial.run(bad)
     assert (state, "2\n" in output) == ("COMPLETED", True)
     state, output = trial.run(good)

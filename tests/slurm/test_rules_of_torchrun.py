@@ -1,14 +1,10 @@
 """Each mistake with torchrun fails on a real Slurm, and its fix works."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
-from tests.slurm.script_trial import Trial, rules, trial
-
-__all__ = ["trial"]
+from tests.slurm.script_trial import Trial, expect_rule, rules
 
 # The unit tests of the rules run in `make test`; these show the mistakes themselves.
 pytestmark = pytest.mark.long
@@ -43,8 +39,7 @@ def test_an_agent_dies_of_the_signal_that_its_ranks_wait_for(trial: Trial) -> No
     command = "torchrun --standalone --nproc-per-node=1 train.py"
     bad = AGENT.format(command)
     good = AGENT.format(f"bash -c 'trap \"\" USR1; exec {command}'")
-    assert "agent-dies" in rules(bad)
-    assert "agent-dies" not in rules(good)
+    expect_rule("agent-dies", bad, good)
     states = []
     for text in (bad, good):
         job = trial.start(text)
@@ -99,8 +94,7 @@ def test_c10d_orders_nodes_by_their_addresses_and_not_by_their_node_rank(trial: 
     c10d = f"--rdzv-backend=c10d --rdzv-id=$SLURM_JOB_ID --rdzv-endpoint=127.0.0.1:{port}"
     bad = NODE_RANK.format(f"{c10d} --local-addr=127.0.0.$((SLURM_PROCID + 1))")
     good = NODE_RANK.format(f"--master-addr=127.0.0.1 --master-port={port}")
-    assert "node-rank" in rules(bad)
-    assert "node-rank" not in rules(good)
+    expect_rule("node-rank", bad, good)
     # Each task expands its own number.
     texts = [f"cat >step <<'END'\n{text.removeprefix('srun ')}END\nsrun bash step\n"
              for text in (bad, good)]  # fmt: skip

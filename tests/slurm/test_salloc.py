@@ -1,17 +1,15 @@
 """`env/interactive.sh` on a real Slurm: several runs in one allocation."""
 
-from __future__ import annotations
-
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.slurm.cluster import SCRIPTS, Cluster
-from tests.slurm.test_launch import SMALLEST, events
+from runs.folder import ROOT, RunFolder, find_runs
+from tests.real_runs import events
+from tests.slurm.cluster import Cluster
+from tests.slurm.test_launch import SMALLEST
 
-ROOT = SCRIPTS.parents[1]
 CONFIG = ROOT / "configs" / "pretrain" / "digits.yaml"
 
 # Two configs at once on both nodes, then one of them again, on one node to save time.
@@ -49,10 +47,13 @@ def session(cluster: Cluster, folder: Path) -> str:
     return answer.stdout
 
 
-def runs(folder: Path, name: str) -> list[Path]:
-    """Return the runs in the order of their start."""
-    found = (folder / "logs").glob(f"{name}-*")
-    return sorted(found, key=lambda run: (run / "config.yaml").stat().st_mtime_ns)
+@pytest.fixture(scope="module")
+def runs(session: str, folder: Path) -> list[RunFolder]:
+    """The two runs at once, and the one that followed."""
+    found = sorted(find_runs(folder / "logs"), key=lambda run: run.config_file.stat().st_mtime_ns)
+    (second,) = (run for run in found if run.name.startswith("second-"))
+    first, again = (run for run in found if run.name.startswith("first-"))
+    return [first, second, again]
 
 
 def test_the_session_is_an_allocation_with_the_environment_activated(session: str) -> None:
@@ -61,33 +62,29 @@ def test_the_session_is_an_allocation_with_the_environment_activated(session: st
     assert "TimeLimit=00:30:00" in session
 
 
-def test_two_configs_at_once_and_twice_in_a_row_all_reach_done(session: str, folder: Path) -> None:
+def test_two_configs_at_once_and_twice_in_a_row_all_reach_done(
+    session: str, runs: list[RunFolder]
+) -> None:
     assert "failed" not in session
-    assert len(runs(folder, "first")) == 2
-    assert len(runs(folder, "second")) == 1
-    for run in (folder / "logs").iterdir():
+    for run in runs:
         assert events(run) == ["started", "saved", "done"]
 
 
-def test_the_runs_at_once_span_both_nodes_and_all_runs_name_one_job(
-    session: str, folder: Path
-) -> None:
-    attempts = {
-        run: json.loads((run / "manifest.json").read_text())["attempts"][0]
-        for run in (folder / "logs").iterdir()
-    }
-    assert len({attempt["slurm"]["job"] for attempt in attempts.values()}) == 1
-    for run in (runs(folder, "first")[0], runs(folder, "second")[0]):
-        assert {rank["node"] for rank in attempts[run]["placement"]} == {"a40-1", "a40-2"}
+def test_the_runs_at_once_span_both_nodes_and_all_runs_name_one_job(runs: list[RunFolder]) -> None:
+    attempts = [attempt for run in runs for attempt in run.entries()]
+    assert len({attempt["slurm"]["job"] for attempt in attempts}) == 1
+    for attempt in attempts[:2]:
+        assert {rank["node"] for rank in attempt["placement"]} == {"a40-1", "a40-2"}
 
 
-def test_the_two_concurrent_runs_overlapped(session: str, folder: Path) -> None:
-    def lifetime(run: Path) -> tuple[float, float]:
-        """Return when the ranks started and last wrote; single steps are too short to overlap."""
-        records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        step = next(record for record in records if "setup_s" in record)
-        return step["time"] - step["setup_s"] - step["train_s"], records[-1]["time"]
+def lifetime(run: RunFolder) -> tuple[float, float]:
+    """Return when the ranks started and last wrote; single steps are too short to overlap."""
+    records = [*run.records()]
+    step = next(record for record in records if "setup_s" in record)
+    return step["time"] - step["setup_s"] - step["train_s"], records[-1]["time"]
 
-    first, second = lifetime(runs(folder, "first")[0]), lifetime(runs(folder, "second")[0])
+
+def test_the_two_concurrent_runs_overlapped(runs: list[RunFolder]) -> None:
+    first, second, _ = map(lifetime, runs)
     assert first[0] < second[1]
     assert second[0] < first[1]

@@ -1,7 +1,5 @@
 """Studies on a real Slurm: a job for each run, a report, requeue, resubmission."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,24 +9,18 @@ import pytest
 
 from configs.load import read_tree
 from configs.yaml12 import dump_yaml
+from runs.folder import RunFolder
+from runs.records import Record
 from runs.study_folder import StudyFolder
+from tests.real_runs import events
+from tests.slurm.checkout import Checkout, make_checkout
 from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_launch import Checkout, copy_tree, events
 
 TINY = {
     "model.width": 32, "model.heads": 4, "model.depth": 1, "train.steps": 20,
     "sample.per_class": 1, "sample.steps": 2, "log.every": 2, "resources.hours": 0.25,
     "resources.cpus_per_gpu": 2,
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def checkout(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checkout:
-    """Return a copy of this tree in folders with hostile names."""
-    folder = tmp_path_factory.mktemp("studies")
-    root = folder / "a 'tree' $(touch hacked)"
-    copy_tree(root)
-    return Checkout(root=root, logs=folder / "lo gs; #%j", cluster=cluster)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +30,14 @@ class Submitted:
     study: StudyFolder
     report: str | None
 
-    def events(self, cell: str) -> list[str]:
-        return events(self.study.cell(cell))
+    def run(self, cell: str) -> RunFolder:
+        return RunFolder(self.study.cell(cell))
 
-    def last(self, cell: str) -> dict[str, Any]:
-        lines = (self.study.cell(cell) / "metrics.jsonl").read_text().splitlines()
-        return [record for record in map(json.loads, lines) if "event" in record][-1]
+    def events(self, cell: str) -> list[str]:
+        return events(self.run(cell))
+
+    def last(self, cell: str) -> Record:
+        return [record for record in self.run(cell).records() if "event" in record][-1]
 
     def job(self, cell: str) -> str:
         """Return the job that was submitted for a cell last."""
@@ -69,11 +63,6 @@ def write(checkout: Checkout, name: str, **keys: Any) -> Path:
     return file
 
 
-def wait_for(cluster: Cluster, job: str | None, *, timeout: float = 300) -> None:
-    assert job is not None
-    cluster.wait(job, timeout=timeout)
-
-
 @pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)])
 def grid(
     request: pytest.FixtureRequest, checkout: Checkout, cluster: Cluster
@@ -85,7 +74,7 @@ def grid(
         axes={"resources.gpu": ["a40", "a100"], "train.global_batch": [8, 16]},
     )  # fmt: skip
     found = submit(checkout, file)
-    wait_for(cluster, found.report)
+    cluster.wait(found.report, timeout=300)
     return file, found
 
 
@@ -97,9 +86,7 @@ def test_every_cell_is_a_job_and_reaches_done(
     assert len(rows) == 4 * read_tree(file)["repeats"]
     for row in rows:
         assert found.events(row.cell) == ["queued", "started", "saved", "done"]
-        (attempt,) = json.loads((found.study.cell(row.cell) / "manifest.json").read_text())[
-            "attempts"
-        ]
+        (attempt,) = found.run(row.cell).entries()
         assert attempt["slurm"]["nodelist"].startswith(f"{row.levels['resources.gpu']}-")
         job = found.job(row.cell)
         assert attempt["slurm"]["job"] == job
@@ -111,17 +98,6 @@ def test_the_report_is_made_after_all_cells(grid: tuple[Path, Submitted]) -> Non
     page = (study.path / "report.html").read_text()
     assert all(row.cell in page for row in study.rows())
     assert "train.global_batch" in (study.path / "ablation.txt").read_text()
-
-
-def test_the_same_study_again_submits_nothing(
-    grid: tuple[Path, Submitted], checkout: Checkout, cluster: Cluster
-) -> None:
-    file, found = grid
-    for source in (file, found.study.path):
-        answer = checkout.launch("submit", source)
-        assert answer.stdout == f"study: {found.study.path}\n"
-        assert "nothing to run" in answer.stderr
-    assert cluster.run("squeue", "-h").stdout == ""
 
 
 def test_no_name_reached_a_shell(grid: tuple[Path, Submitted], checkout: Checkout) -> None:
@@ -165,8 +141,7 @@ def test_a_job_that_is_requeued_goes_on_in_its_own_cell_and_a_study_is_cancelled
 def test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code(
     tmp_path: Path, cluster: Cluster
 ) -> None:
-    copy_tree(tmp_path / "ditbench")
-    broken = Checkout(root=tmp_path / "ditbench", logs=tmp_path / "logs", cluster=cluster)
+    broken = make_checkout(cluster, tmp_path / "ditbench", logs=tmp_path / "logs")
     module = broken.root / "train" / "__main__.py"
     text = module.read_text()
     module.write_text("raise TypeError('a typo')\n")
@@ -175,7 +150,7 @@ def test_a_study_whose_runs_all_fail_goes_on_with_the_fixed_code(
         set={"resources.gpu": "a40", "train.steps": 2},
     )  # fmt: skip
     found = submit(broken, file)
-    wait_for(cluster, found.report)
+    cluster.wait(found.report, timeout=300)
     cells = [row.cell for row in sorted(found.study.rows(), key=lambda row: row.order)]
     assert [found.last(cell)["event"] for cell in cells] == ["failed"] * 5
     assert len(list(found.study.jobs.glob("*.out"))) == 6
@@ -196,7 +171,7 @@ def test_a_study_ends_when_its_verdicts_are_settled(checkout: Checkout, cluster:
         stop="decided", margin=0.1, set={"resources.gpu": "a40", "train.steps": 40},
     )  # fmt: skip
     found = submit(checkout, file)
-    wait_for(cluster, found.report, timeout=600)
+    cluster.wait(found.report, timeout=600)
     ends = [found.last(row.cell) for row in found.study.in_grid_order()]
     skipped = [end for end in ends if end["event"] == "skipped"]
     assert {end["event"] for end in ends} == {"done", "skipped"}

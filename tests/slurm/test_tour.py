@@ -1,7 +1,5 @@
 """The first figure on a cluster, by the lines of docs/tour.md, typed in a bare shell."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -11,8 +9,8 @@ import pytest
 
 from tests.docs.page_commands import blocks
 from tests.env.test_create import COMPLETE
+from tests.slurm.checkout import copy_tree
 from tests.slurm.cluster import Cluster
-from tests.slurm.test_launch import copy_tree
 
 LINES = next(blocks(Path("docs/tour.md"))).lines
 # The checkout is there already, and has a virtualenv.

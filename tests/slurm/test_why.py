@@ -3,8 +3,6 @@
 Ends that need GPUs or a cgroup use recorded logs, in tests/corpus.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -18,19 +16,12 @@ from typing import Any
 import pytest
 
 from tests.real_runs import DIGITS
-from tests.slurm.cluster import Cluster, wait_until
-from tests.slurm.test_pretrain import ENDLESS, ONE, TWO_BY_TWO, Jobs
+from tests.slurm.cluster import wait_until
+from tests.slurm.pretrain_jobs import ENDLESS, ONE, TWO_BY_TWO, Jobs
 
 # The ranks get no warning before the end: they ignore URG.
 UNWARNED = ("--signal=B:URG@10",)
 PYTHON = (sys.executable, "-m", "launch", "why")
-
-
-@pytest.fixture
-def jobs(cluster: Cluster, tmp_path: Path) -> Jobs:
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    return Jobs(cluster=cluster, logs=logs)
 
 
 Why = Callable[..., dict[str, Any]]
@@ -48,16 +39,6 @@ def why(jobs: Jobs) -> Why:
         return json.loads(answer.stdout)[attempt]
 
     return ask
-
-
-@pytest.fixture
-def without_sacct(tmp_path: Path) -> dict[str, str]:
-    """Return an environment without accounting."""
-    broken = tmp_path / "commands" / "sacct"
-    broken.parent.mkdir()
-    broken.write_text("#!/bin/sh\necho Slurm accounting storage is disabled >&2\nexit 1\n")
-    broken.chmod(0o755)
-    return {"PATH": f"{broken.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
 def evidence(diagnosis: dict[str, Any]) -> str:

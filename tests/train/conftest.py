@@ -1,8 +1,19 @@
-"""Data that several tests of training read."""
+"""Data that several tests of training read, and a group of one rank."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    """This process as a group of one rank."""
+    # Imported here, since not every test of this folder needs torch.
+    from train.engine.distributed import process_group, read_ranks
+
+    with process_group(read_ranks()):
+        yield
 
 
 @pytest.fixture(scope="session")

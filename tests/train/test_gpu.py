@@ -31,17 +31,11 @@ SMALL = (
 )  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-
-
 def train(
     source: Path, *keys: str, ranks: int = 1, fails: bool = False, gpus: str | None = None
 ) -> RunFolder:
     """Carry out an attempt at a run of a config, or at a run, and close it."""
     attempt = open_attempt(source, list(keys), kind="pretrain")
-    assert attempt is not None
     run, number = RunFolder(attempt.parents[1]), int(attempt.name)
     launcher = ["torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", "-m"]
     words = [*(launcher if ranks > 1 else []), "train", str(run.path), "--attempt", str(number)]
@@ -75,11 +69,9 @@ def capability() -> tuple[int, int]:
 
 
 @pytest.fixture(scope="module")
-def eager(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def eager() -> RunFolder:
     """The run in float32 that others are compared with."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(tmp_path_factory.mktemp("eager")))
-        return train(DUMMY, *SMALL)
+    return train(DUMMY, *SMALL)
 
 
 def test_a_gpu_trains_as_a_cpu_does_and_says_what_it_is(eager: RunFolder) -> None:

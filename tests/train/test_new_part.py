@@ -13,7 +13,6 @@ from tests.train.engine.test_loop import train as trained
 def test_the_metric_of_contributing_is_recorded_every_hundred_steps_by_its_file_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     page = Path("CONTRIBUTING.md").read_text(encoding="utf-8")
     (source,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
     (tmp_path / "parts").mkdir()

@@ -1,12 +1,17 @@
 """`cells --ablation` finds planted effects from pairs."""
 
-import json
 from itertools import product
 
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import (
+    START,
+    SyntheticRun,
+    generate_run,
+    rewrite_manifest,
+    write_lines,
+)
 
 
 def grid() -> dict[str, SyntheticRun]:
@@ -28,18 +33,12 @@ def grid() -> dict[str, SyntheticRun]:
 
 
 @pytest.fixture
-def ablation(tmp_path, capsys):
-    """Plants a study; the exit code, answer and remarks of `ablation --json`."""
+def ablation(tmp_path, plant, asked):
+    """Plants a study, and gives the rows of `cells --ablation`."""
 
-    def run(runs: dict[str, SyntheticRun], *flags: str, failed: str | None = None):
-        for name, truth in runs.items():
-            folder = generate_run(tmp_path / name, truth)
-            if name == failed:
-                event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
-                (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
-        code = main(["cells", "--ablation", str(tmp_path), "--json", *flags])
-        output = capsys.readouterr()
-        return code, json.loads(output.out), output.err
+    def run(**runs: SyntheticRun):
+        plant(**runs)
+        return asked("cells", "--ablation", tmp_path)
 
     return run
 
@@ -49,9 +48,7 @@ def by_factor(answer):
 
 
 def test_main_effects_are_those_planted(ablation):
-    code, answer, _ = ablation(grid())
-    found = by_factor(answer)
-    assert code == 0
+    found = by_factor(ablation(**grid()))
     assert found["train.compile"]["pairs"] == 6
     assert found["train.compile"]["ratio"] == pytest.approx(1.552, abs=0.02)
     assert found["train.compile"]["low"] < 1.552 < found["train.compile"]["high"]
@@ -61,36 +58,32 @@ def test_main_effects_are_those_planted(ablation):
     assert found["train.global_batch"]["ratio"] == pytest.approx(1, abs=0.01)
 
 
-def test_a_cell_that_ran_out_of_memory_is_in_no_pair(ablation):
-    _, answer, _ = ablation(grid(), failed="cell02")
-    found = by_factor(answer)["train.compile"]
-    assert found["pairs"] == 5
+def test_a_cell_that_ran_out_of_memory_is_in_no_pair(tmp_path, plant, ablation):
+    plant(**grid())
+    event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
+    write_lines(tmp_path / "cell02" / "metrics.jsonl", [event])
+    assert by_factor(ablation())["train.compile"]["pairs"] == 5
 
 
 def test_factors_that_vary_in_step_are_one_and_the_first_labels_the_levels(ablation):
     runs = {f"r{n}": SyntheticRun(ranks=n, gpu=f"GPU {n}", seed=n) for n in (1, 2)}
-    _, answer, _ = ablation(runs)
+    answer = ablation(**runs)
     assert [(effect["factor"], effect["from"], effect["to"]) for effect in answer] == [
         ("ranks + gpu", "1", "2")
     ]
 
 
 @pytest.mark.parametrize(("apart", "why"), [("nodes", "ran on n"), ("time", "times of their own")])
-def test_a_factor_mixed_up_with_nodes_or_time_has_no_effect(ablation, tmp_path, apart, why):
-    ablation(grid())
-    for number in range(12):
+def test_a_factor_mixed_up_with_nodes_or_time_has_no_effect(plant, ablation, apart, why):
+    for number, folder in enumerate(plant(**grid())):
         is_after = number >= 6  # compiled
-        folder = tmp_path / f"cell{number:02d}"
         if apart == "nodes":
             text = (folder / "manifest.json").read_text()
             (folder / "manifest.json").write_text(text.replace('"n1"', f'"n{1 + is_after}"'))
         else:
-            manifest = json.loads((folder / "manifest.json").read_text())
-            for attempt in manifest["attempts"]:
-                attempt["began"] = START + 1e4 * number
-            (folder / "manifest.json").write_text(json.dumps(manifest))
-    _, answer, _ = ablation({})
-    effect = by_factor(answer)["train.compile"]
+            began = START + 1e4 * number
+            rewrite_manifest(folder, lambda first, began=began: first.update(began=began))
+    effect = by_factor(ablation())["train.compile"]
     assert effect["word"] == "undetermined"
     assert why in effect["why"]
 
@@ -99,9 +92,7 @@ def test_cells_are_paired_only_where_all_else_is_alike(ablation):
     runs = {"a": SyntheticRun(), "b": SyntheticRun(ranks=2, overrides=("train.compile=true",)),
             "c": SyntheticRun(
                 ranks=2, overrides=("train.compile=true", "data.workers=2"))}  # fmt: skip
-    code, answer, _ = ablation(runs)
-    assert code == 0
-    pairs = {effect["factor"]: effect["pairs"] for effect in answer}
+    pairs = {effect["factor"]: effect["pairs"] for effect in ablation(**runs)}
     assert pairs == {"data.workers": 1, "ranks + train.compile": 1}
 
 
@@ -118,8 +109,7 @@ def test_types_that_only_follow_from_layout_and_precision_are_no_factors(ablatio
             facts={"dtypes": dtypes},
             overrides=(f"layout.shard={shard}", f"train.precision={precision}"),
         )
-    _, answer, _ = ablation(runs)
-    found = by_factor(answer)
+    found = by_factor(ablation(**runs))
     assert found.keys() == {"layout.shard", "train.precision"}
     assert found["layout.shard"]["pairs"] == 2
     assert found["layout.shard"]["ratio"] == pytest.approx(0.5, abs=0.03)

@@ -1,32 +1,28 @@
 """`audit` recomputes claims: it agrees, disagrees, or says what it would need."""
 
-import json
-
 import pytest
 
 from analysis.__main__ import main
 from analysis.commands.audit import parse_value
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun
 
 
 @pytest.fixture
-def audit(tmp_path, capsys):
-    """The exit code and claims of `audit --json` on a file of this text."""
+def audit(tmp_path, said):
+    """The exit code and claims of `audit` on a file of this text."""
 
-    def run(text: str, *, name: str = "claims.yaml"):
-        (tmp_path / name).write_text(text)
-        code = main(["audit", str(tmp_path / name), "--json"])
-        return code, json.loads(capsys.readouterr().out)["claims"]
+    def run(text: str):
+        (tmp_path / "claims.yaml").write_text(text)
+        code, found, _ = said("audit", tmp_path / "claims.yaml")
+        return code, found["claims"]
 
     return run
 
 
 @pytest.fixture
-def runs(tmp_path):
-    generate_run(tmp_path / "eager", SyntheticRun())
+def runs(plant):
     compiled = SyntheticRun(steps_per_s=4.56, seed=1, overrides=("train.compile=true",))
-    generate_run(tmp_path / "compiled", compiled)
-    generate_run(tmp_path / "short", SyntheticRun(intervals=5))
+    plant(eager=SyntheticRun(), compiled=compiled, short=SyntheticRun(intervals=5))
 
 
 @pytest.mark.usefixtures("runs")
@@ -66,15 +62,14 @@ def test_each_quantity_of_a_run_is_recomputed(audit):
 
 
 def test_a_loss_that_is_not_finite_at_the_end_is_undecidable_and_in_no_table(
-    audit, tmp_path, capsys
+    audit, asked, tmp_path
 ):
     lines = [f"step {n} loss {'nan' if n > 60 else 0.5} time {n}.0\n" for n in range(1, 101)]
     (tmp_path / "a.log").write_text("".join(lines))
     _, [found] = audit("- {quantity: loss, runs: a.log, value: 0.5}")
     assert found["verdict"] == "undecidable"
     assert "not finite from step" in found["why"]
-    assert main(["runs", str(tmp_path / "a.log"), "--json"]) == 0
-    assert "loss" not in json.loads(capsys.readouterr().out)[0]
+    assert "loss" not in asked("runs", tmp_path / "a.log")[0]
 
 
 @pytest.mark.usefixtures("runs")

@@ -1,12 +1,11 @@
 """`cells`: a study as a table, every cell with its rate over repeats, its speedup and its loss."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run, write_lines
 
 
 @pytest.fixture
@@ -28,15 +27,10 @@ def study(tmp_path: Path) -> Path:
     return tmp_path / "study"
 
 
-def rows_of(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, object]]:
-    assert main(["cells", *words, "--json"]) == 0
-    output = json.loads(capsys.readouterr().out)
-    assert "NVIDIA A40" in output["on"]
-    return list(output["cells"])
-
-
-def test_every_cell_has_its_levels_speedup_and_loss(study, capsys):
-    plain, compiled, odd = rows_of(capsys, str(study))
+def test_every_cell_has_its_levels_speedup_and_loss(study, asked):
+    found = asked("cells", study)
+    assert "NVIDIA A40" in found["on"]
+    plain, compiled, odd = found["cells"]
     assert [row["runs"] for row in (plain, compiled, odd)] == [3, 3, 3]
     assert (plain["train.compile"], compiled["train.compile"]) == ("false", "true")
     assert "ratio" not in plain
@@ -57,34 +51,33 @@ def test_the_table_is_short_and_names_the_hardware(study, capsys):
     assert lines[-1].startswith("on gpu NVIDIA A40")
 
 
-def test_a_loss_verdict_says_that_runs_of_other_lengths_share_only_a_part(study, capsys):
+def test_a_loss_verdict_says_that_runs_of_other_lengths_share_only_a_part(study, asked, capsys):
     assert main(["cells", str(study)]) == 0
     assert "which all have" not in capsys.readouterr().out
     for seed in range(3):
         shorter = SyntheticRun(intervals=100, seed=seed, overrides=("data.workers=3",))
         generate_run(study / f"shorter{seed}", shorter)
-    row = rows_of(capsys, str(study))[-1]
-    assert "up to 64000 images, which all have" in str(row["loss_verdict"])
+    row = asked("cells", study)["cells"][-1]
+    assert "up to 64000 images, which all have" in row["loss_verdict"]
 
 
-def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, capsys):
+def test_a_cell_that_failed_is_told_and_its_rate_is_not(study, asked):
     event = {"time": 1.0, "attempt": 1, "event": "failed", "reason": "oom"}
     for repeat in range(3):
-        (study / f"cell1_{repeat}" / "metrics.jsonl").write_text(json.dumps(event) + "\n")
-    failed = rows_of(capsys, str(study))[1]
+        write_lines(study / f"cell1_{repeat}" / "metrics.jsonl", [event])
+    failed = asked("cells", study)["cells"][1]
     assert failed["ended_early"] == "oom"
     assert "steps_per_s" not in failed
     assert (failed["word"], failed["why"]) == ("undetermined", "no time is recorded")
 
 
-def test_cells_that_wait_are_left_out_and_counted(study, capsys):
+def test_cells_that_wait_are_left_out_and_counted(study, said):
     event = {"time": 1.0, "attempt": 1, "event": "queued"}
-    (study / "cell1_2" / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    write_lines(study / "cell1_2" / "metrics.jsonl", [event])
     (study / "cell1_2" / "manifest.json").unlink()
-    assert main(["cells", str(study), "--json"]) == 0
-    output = capsys.readouterr()
-    assert [row["runs"] for row in json.loads(output.out)["cells"]] == [3, 2, 3]
-    assert "1 runs have not begun" in output.err
+    _, found, remarks = said("cells", study)
+    assert [row["runs"] for row in found["cells"]] == [3, 2, 3]
+    assert "1 runs have not begun" in remarks
 
 
 def test_measurements_of_the_gradient_are_sent_to_their_own_table(tmp_path, capsys):

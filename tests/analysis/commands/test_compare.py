@@ -1,25 +1,23 @@
 """`compare` gives one verdict on speed, loss and quality of each arm, and what differs."""
 
-import json
 import math
 
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun, generate_run, write_lines
 
 FASTER = {"steps_per_s": 5.0, "overrides": ("train.compile=true",)}
 
 
 @pytest.fixture
-def compare(tmp_path, capsys):
+def compare(plant, asked, capsys):
     """Plants runs by name and gives the rows, by run and quantity, and the text of `compare`."""
 
     def run(**truths: SyntheticRun):
-        folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
-        assert main(["compare", *folders, "--json"]) == 0
-        found = json.loads(capsys.readouterr().out)
-        assert main(["compare", *folders]) == 0
+        folders = plant(**truths)
+        found = asked("compare", *folders)
+        assert main(["compare", *map(str, folders)]) == 0
         rows = {(row["run"], row["quantity"]): row for row in found["comparisons"]}
         return rows, found["differences"], capsys.readouterr().out
 
@@ -67,9 +65,8 @@ def logs_of(folder, *, losses, **more):
             | {key: column[name][k] for key, column in more.items() if k % 10 == 9}
             for k, loss in enumerate(values)
         ]
-        paths.append(folder / f"{name}.jsonl")
-        paths[-1].write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return [*map(str, paths)]
+        paths.append(str(write_lines(folder / f"{name}.jsonl", lines)))
+    return paths
 
 
 def test_a_speed_that_cannot_be_in_images_names_its_unit(tmp_path, capsys):
@@ -81,17 +78,15 @@ def test_a_speed_that_cannot_be_in_images_names_its_unit(tmp_path, capsys):
 @pytest.mark.parametrize(
     "name", ["val_loss", "eval_loss", "test_loss", "eval_fid", "val_lpips", "eval_accuracy"]
 )
-def test_a_held_out_loss_or_score_of_another_trainer_is_compared(tmp_path, capsys, name):
+def test_a_held_out_loss_or_score_of_another_trainer_is_compared(tmp_path, asked, name):
     held_out = {side: [loss] * 60 for side, loss in (("a", 0.6), ("b", 0.6))}
     paths = logs_of(tmp_path, losses=[[1.0] * 60] * 2, **{name: held_out})
-    assert main(["compare", *paths, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["comparisons"]
+    rows = asked("compare", *paths)["comparisons"]
     assert [row["quantity"] for row in rows] == ["speed", "loss", name.replace("_", " ")]
 
 
-def test_a_loss_that_is_not_finite_to_the_end_is_not_compared_up_to_there(tmp_path, capsys):
+def test_a_loss_that_is_not_finite_to_the_end_is_not_compared_up_to_there(tmp_path, asked):
     paths = logs_of(tmp_path, losses=[[1.0] * 60, [1.0] * 30 + [float("nan")] * 30])
-    assert main(["loss", *paths, "--json"]) == 0
-    [row] = json.loads(capsys.readouterr().out)["pairs"]
+    [row] = asked("loss", *paths)["pairs"]
     assert row["word"] == "not compared"
     assert "the loss of b.jsonl is not finite from step 620 on" in row["verdict"]

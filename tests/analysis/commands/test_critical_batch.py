@@ -1,23 +1,16 @@
 """`target --critical-batch` finds the size of published points and of runs to a target."""
 
-import json
-
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
 from analysis.stats.critical_batch import fit_critical_batch
 from tests.analysis.commands.test_target import B_CRIT, E_MIN, truth
-from tests.analysis.synthetic_runs import generate_run
 
 # The means of MLPerf's reference convergence points of FLUX.1, in 1e6 samples by global batch.
 MEANS = {512: 7.235, 1024: 8.493, 2048: 10.355, 4096: 15.349}
 
 
-def answer(capsys, *words: object) -> tuple[int, dict, str]:
-    code = main(["target", "--critical-batch", *map(str, words), "--json"])
-    output = capsys.readouterr()
-    return code, json.loads(output.out or "{}"), output.err
+TARGET = ("target", "--critical-batch", "--target", "loss<=0.25")
 
 
 def test_means_of_several_batches_give_it_within_an_interval():
@@ -26,10 +19,9 @@ def test_means_of_several_batches_give_it_within_an_interval():
     assert found.b_crit.low < 2616 < 2817 < found.b_crit.high
 
 
-def test_two_batches_run_once_have_no_interval(tmp_path, capsys):
-    for batch in (64, 256):
-        generate_run(tmp_path / str(batch), truth(batch))
-    _, found, err = answer(capsys, tmp_path, "--target", "loss<=0.25")
+def test_two_batches_run_once_have_no_interval(tmp_path, plant, said):
+    plant(**{str(batch): truth(batch) for batch in (64, 256)})
+    _, found, err = said(*TARGET, tmp_path)
     assert found.keys() == {"b_crit", "e_min"}
     assert "no interval: two batches, each run once" in err
 
@@ -61,21 +53,18 @@ def test_samples_that_rise_along_no_line_are_refused(exponent, most):
     assert answered <= most * trials
 
 
-def test_runs_to_a_target_give_what_was_planted(tmp_path, capsys):
-    for batch in (64, 256):
-        for seed in range(3):
-            generate_run(tmp_path / f"{batch}-{seed}", truth(batch, seed=seed))
-    generate_run(tmp_path / "late", truth(64, target=1.0, seed=9))
-    code, found, err = answer(capsys, tmp_path, "--target", "loss<=0.25")
+def test_runs_to_a_target_give_what_was_planted(tmp_path, plant, said):
+    plant(**{f"{b}-{seed}": truth(b, seed=seed) for b in (64, 256) for seed in range(3)})
+    plant(late=truth(64, target=1.0, seed=9))
+    code, found, err = said(*TARGET, tmp_path)
     assert code == 0
     assert found["b_crit_low"] <= B_CRIT <= found["b_crit_high"]
     assert found["e_min"] == pytest.approx(E_MIN, rel=0.1)
     assert "left out: late never reached loss<=0.25" in err
 
 
-def test_one_batch_is_undetermined_and_exits_1(tmp_path, capsys):
-    for seed in range(2):
-        generate_run(tmp_path / str(seed), truth(64, seed=seed))
-    code, found, err = answer(capsys, tmp_path, "--target", "loss<=0.25")
+def test_one_batch_is_undetermined_and_exits_1(tmp_path, plant, said):
+    plant(**{str(seed): truth(64, seed=seed) for seed in range(2)})
+    code, found, err = said(*TARGET, tmp_path)
     assert (code, found) == (1, {})
     assert "undetermined" in err

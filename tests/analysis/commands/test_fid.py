@@ -1,6 +1,5 @@
 """The FID of samples is compared over seeds, and not if it was measured otherwise."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,8 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from tests.analysis.synthetic_runs import START, SyntheticRun, generate_run
+from tests.analysis.conftest import Asked
+from tests.analysis.synthetic_runs import START, SyntheticRun, append, generate_run
 
 BLOCKS, REDRAW_SD = 20, 0.2
 FACTS = {
@@ -36,26 +36,23 @@ def record(level: float, rng: np.random.Generator, **facts: Any) -> dict[str, An
     ],
 )
 def test_the_verdict_is_on_the_scatter_between_seeds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], levels: list[float], word: str
+    tmp_path: Path, asked: Asked, levels: list[float], word: str
 ) -> None:
     arms = {"gelu": [20.0, 20.1, 19.95], "swiglu": levels}
     for mlp, values in arms.items():
         for seed, value in enumerate(values):
             late = record(value, np.random.default_rng(0)) | {"fid_inf": value}
             evaluated(tmp_path / f"{mlp}{seed}", seed, mlp, late)
-    assert _verdict(tmp_path, capsys)["word"] == word
+    assert _verdict(asked("compare", tmp_path))["word"] == word
 
 
-def _verdict(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert main(["compare", str(folder), "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["comparisons"]
-    return next(row for row in rows if row["quantity"] == "FID")
+def _verdict(found: dict[str, Any]) -> dict[str, Any]:
+    return next(row for row in found["comparisons"] if row["quantity"] == "FID")
 
 
 def evaluated(folder: Path, seed: int, mlp: str, *records: dict[str, Any]) -> None:
     truth = SyntheticRun(intervals=20, seed=seed, overrides=(f"model.mlp={mlp}",))
-    with (generate_run(folder, truth) / "metrics.jsonl").open("a") as file:
-        file.write("".join(json.dumps(one) + "\n" for one in records))
+    append(generate_run(folder, truth), *records)
 
 
 def planted(folder: Path, number: int, seed: int, level: float, mlp: str, **facts: Any) -> None:
@@ -81,7 +78,7 @@ def planted(folder: Path, number: int, seed: int, level: float, mlp: str, **fact
     ],
 )
 def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], facts: dict[str, Any], why: str | None
+    tmp_path: Path, asked: Asked, facts: dict[str, Any], why: str | None
 ) -> None:
     for number in range(6):
         is_other = number >= 3
@@ -89,10 +86,9 @@ def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
             tmp_path, number, number % 3, 16 + number % 3 / 10 if is_other else 20.0,
             "swiglu" if is_other else "gelu", **(facts if is_other else {}),
         )  # fmt: skip
-    arm = _verdict(tmp_path, capsys)
+    arm = _verdict(asked("compare", tmp_path))
     assert (arm["word"], arm.get("why")) == ("not compared" if why else "better", why)
-    assert main(["cells", "--of", "fid_inf", str(tmp_path), "--json"]) == 0
-    _, cell = json.loads(capsys.readouterr().out)["cells"]
+    _, cell = asked("cells", "--of", "fid_inf", tmp_path)["cells"]
     assert cell.get("loss_why") == why
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "report.html")]) == 0
     section = (tmp_path / "report.html").read_text().partition('<section id="verdicts">')[2]
@@ -100,7 +96,7 @@ def test_arms_are_compared_at_their_last_evaluation_unless_a_fact_differs(
 
 
 def test_distances_are_compared_at_the_last_evaluation_that_all_runs_have(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, asked: Asked
 ) -> None:
     """Both arms have 40 at step 600; one went on to 20."""
     rng = np.random.default_rng(3)
@@ -109,7 +105,7 @@ def test_distances_are_compared_at_the_last_evaluation_that_all_runs_have(
         both = [record(level, rng) | at for level in 40 + 0.1 * rng.standard_normal(2)]
         evaluated(tmp_path / f"a{seed}", seed, "gelu", both[0], record(20.0, rng))
         evaluated(tmp_path / f"b{seed}", seed, "swiglu", both[1])
-    found = _verdict(tmp_path, capsys)
+    found = _verdict(asked("compare", tmp_path))
     assert found["ratio"] == pytest.approx(1.0, abs=0.02)
     assert "up to 38400 images" in found["verdict"]
     assert "nodes" not in found["verdict"]

@@ -1,14 +1,12 @@
 """`noise` tells the noise of runs whose gradients are known, by stages and bins."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun, append, generate_run, rewrite
 
 # K microbatches of B images, whose gradients have D coordinates of mean G and variance SPREAD^2.
 D, K, B, G, SPREAD = 8, 4, 16, 0.4, 2.0
@@ -24,24 +22,15 @@ def planted(folder: Path, *, steps: int = 300, seed: int = 0, more: tuple[dict, 
     """A run of known gradients."""
     rng = np.random.default_rng(seed)
     run = generate_run(folder, SyntheticRun(intervals=steps, every=1))
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
-        if "loss" in line:
-            line["gns"] = {"k": K, "b": B, "steps": 1} | norms(rng)
-    lines += [{"time": 1.8e9, "attempt": 1} | one for one in more]
-    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    fixed = {"k": K, "b": B, "steps": 1}
+    rewrite(run, lambda one: one | ({"gns": fixed | norms(rng)} if "loss" in one else {}))
+    append(run, *more)
     return run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted(tmp_path_factory.mktemp("logs") / "known", steps=1000)
-
-
-def run_gns(capsys, *words: object) -> tuple[int, Any, str]:
-    code = main(["noise", *map(str, words), "--json"])
-    output = capsys.readouterr()
-    return code, json.loads(output.out) if output.out else None, output.err
 
 
 def of_stages(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -52,8 +41,8 @@ def of_bins(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if row["t"] != "all"]
 
 
-def test_the_noise_of_all_t_is_what_was_planted(run, capsys):
-    code, found, _ = run_gns(capsys, run, "--stages", 1)
+def test_the_noise_of_all_t_is_what_was_planted(run, said):
+    code, found, _ = said("noise", run, "--stages", 1)
     assert code == 0
     [stage] = of_stages(found)
     assert stage["run"] == "known"
@@ -65,14 +54,14 @@ def test_the_noise_of_all_t_is_what_was_planted(run, capsys):
     assert stage["b_simple_low"] < stage["b_simple"] < stage["b_simple_high"]
 
 
-def test_training_is_told_apart_by_stages(run, capsys):
-    _, found, _ = run_gns(capsys, run)
+def test_training_is_told_apart_by_stages(run, said):
+    _, found, _ = said("noise", run)
     assert [stage["step"] for stage in of_stages(found)] == list(range(100, 1001, 100))
     assert all(stage["samples"] == 100 for stage in of_stages(found))
 
 
-def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
-    code, found, err = run_gns(capsys, planted(tmp_path / "short", steps=5))
+def test_too_little_is_undetermined_and_exits_1(tmp_path, said):
+    code, found, err = said("noise", planted(tmp_path / "short", steps=5))
     [stage] = of_stages(found)
     assert stage["verdict"] == "undetermined"
     assert "b_simple" not in stage
@@ -81,32 +70,33 @@ def test_too_little_is_undetermined_and_exits_1(tmp_path, capsys):
     assert code == 1
 
 
-def test_where_microbatches_change_a_stage_ends(tmp_path, capsys):
+def test_where_microbatches_change_a_stage_ends(tmp_path, said):
     run = planted(tmp_path / "resumed", steps=40)
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    for line in lines:
-        if line.get("step", 0) > 30 and "gns" in line:
-            line["gns"] |= {"k": 2, "b": 32}
-    (run / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    _, found, _ = run_gns(capsys, run, "--stages", 1)
+
+    def resumed(one):
+        is_later = "gns" in one and one["step"] > 30
+        return one | {"gns": one["gns"] | {"k": 2, "b": 32}} if is_later else one
+
+    rewrite(run, resumed)
+    _, found, _ = said("noise", run, "--stages", 1)
     assert [stage["step"] for stage in of_stages(found)] == [30, 40]
 
 
 BAD = [None, 5, "x", [[1]], {"k": 1, "b": 16}, {"k": 4, "b": 16, "steps": 0}, {"k": True}]
 
 
-def test_malformed_records_are_skipped(tmp_path, capsys):
+def test_malformed_records_are_skipped(tmp_path, said):
     odd = tuple(
         {"step": 900 + n, "images": 1, "loss": 1.0, "gns": bad} for n, bad in enumerate(BAD)
     )
     run = planted(tmp_path / "odd", steps=30, more=odd)
-    code, found, _ = run_gns(capsys, run)
+    code, found, _ = said("noise", run)
     assert code == 0
     assert of_stages(found)[-1]["step"] == 30
 
 
-def test_a_run_without_noise_is_misuse(tmp_path, capsys):
-    code, _, err = run_gns(capsys, generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
+def test_a_run_without_noise_is_misuse(tmp_path, said):
+    code, _, err = said("noise", generate_run(tmp_path / "a", SyntheticRun(intervals=20)))
     assert code == 2
     assert "gns.enabled=true" in err
 
@@ -123,13 +113,12 @@ def measured(folder: Path) -> Path:
                 sample |= {} if k is None else {"bin": k}
                 samples.append({"step": len(samples) + 1, "images": 1, "gns_sample": sample})
     run = generate_run(folder, SyntheticRun(intervals=1))
-    lines = [json.dumps({"time": 1.8e9, "attempt": 1} | sample) for sample in samples]
-    (run / "metrics.jsonl").write_text("\n".join(lines))
+    append(run, *samples)
     return run
 
 
-def test_checkpoints_are_stages(tmp_path, capsys):
-    code, found, _ = run_gns(capsys, measured(tmp_path / "checkpoints"))
+def test_checkpoints_are_stages(tmp_path, said):
+    code, found, _ = said("noise", measured(tmp_path / "checkpoints"))
     assert code == 0
     assert [stage["step"] for stage in of_stages(found)] == [100, 300]
     assert all(row["samples"] == 40 for row in found)

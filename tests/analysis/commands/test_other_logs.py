@@ -1,6 +1,5 @@
 """Commands on logs of other trainers: how they compare."""
 
-import json
 import os
 import re
 
@@ -13,7 +12,7 @@ from tests.analysis.foreign_logs import FORMATS, synthetic_log
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run
 
 
-def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
+def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, asked):
     generate_run(tmp_path / "ours", SyntheticRun())
     (tmp_path / "theirs").mkdir()
     for name, (writer, _) in FORMATS.items():
@@ -21,26 +20,30 @@ def test_a_mixed_folder_gives_one_table_of_ours_and_theirs(tmp_path, capsys):
     (tmp_path / "model.safetensors").write_bytes(bytes(range(256)) * 100)
     (tmp_path / "notes.md").write_text("step by step")
     (tmp_path / "config.yaml").write_text("lr: 1e-4")
-    assert main(["runs", str(tmp_path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = asked("runs", tmp_path)
     assert len(found) == 1 + len(FORMATS)
     assert {row["format"] for row in found} >= {"ditbench", "key: value", "tqdm", "MLPerf"}
 
 
-def test_rates_on_different_clocks_are_not_compared(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (write.kohya, "bar clock against wall clock"),
+        (write.lightning, "no time was read of b"),
+    ],
+)
+def test_logs_without_a_clock_in_common_are_not_compared(tmp_path, asked, other, why):
     (tmp_path / "a").write_bytes(write.dit(synthetic_log()))
-    (tmp_path / "b").write_bytes(write.kohya(synthetic_log()))
-    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)[1]
-    assert found["why"] == "bar clock against wall clock"
+    (tmp_path / "b").write_bytes(other(synthetic_log()))
+    found = asked("speed", tmp_path / "a", tmp_path / "b")[1]
+    assert found["why"] == why
     assert "ratio" not in found
 
 
-def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, capsys):
+def test_ours_and_theirs_are_compared_by_wall_time(tmp_path, asked):
     generate_run(tmp_path / "a", SyntheticRun(steps_per_s=0.5))
     (tmp_path / "b").write_bytes(write.dit(synthetic_log()))
-    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = asked("speed", tmp_path / "a", tmp_path / "b")
     assert [row["clock"] for row in found] == ["wall", "wall"]
     assert found[1]["ratio"] == pytest.approx(1, abs=0.01)
 
@@ -76,22 +79,12 @@ def test_a_pipe_is_not_waited_for(tmp_path, capsys):
     assert "neither a file nor a folder" in capsys.readouterr().err
 
 
-def test_steps_of_unlike_size_are_compared_by_their_tokens(tmp_path, capsys):
+def test_steps_of_unlike_size_are_compared_by_their_tokens(tmp_path, asked):
     noise = np.random.default_rng(0).normal(1, 0.02, 100)
     for name, tokens, seconds in (("a", 4096, 10), ("b", 2048, 5)):
         times = np.cumsum(seconds * noise)
         rows = [f"{20 * k},{20 * k * tokens},{t},2.5" for k, t in enumerate(times, start=1)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["step,tokens,elapsed_s,loss", *rows]))
-    paths = [str(tmp_path / f"{name}.csv") for name in "ab"]
-    assert main(["speed", *paths, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)[1]
+    found = asked("speed", *(tmp_path / f"{name}.csv" for name in "ab"))[1]
     assert found["ratio"] == pytest.approx(1, abs=0.01)
     assert "in tokens/s" in found["verdict"]
-
-
-def test_a_log_that_tells_no_time_is_not_compared_and_named(tmp_path, capsys):
-    (tmp_path / "a").write_bytes(write.dit(synthetic_log()))
-    (tmp_path / "b").write_bytes(write.lightning(synthetic_log()))
-    assert main(["speed", str(tmp_path / "a"), str(tmp_path / "b"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)[1]
-    assert found["why"] == "no time was read of b"

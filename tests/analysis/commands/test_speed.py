@@ -1,12 +1,10 @@
 """`speed` says how fast, by how much, how sure, and what else differs."""
 
-import json
-
 import pytest
 
 from analysis.__main__ import main
 from runs.folder import RunFolder
-from tests.analysis.synthetic_runs import SyntheticRun, generate_run
+from tests.analysis.synthetic_runs import SyntheticRun
 
 KEYS = {
     "run", "clock", "counts", "steps_per_s", "steps_per_s_low", "steps_per_s_high", "images_per_s",
@@ -17,25 +15,13 @@ JUDGEMENT = {"word", "ratio", "low", "high", "unit", "n", "comparisons", "verdic
 
 
 @pytest.fixture
-def speed(tmp_path, capsys):
-    """Plants runs by name and gives the rows of `speed --json` on them."""
-
-    def run(*flags: str, **truths: SyntheticRun):
-        folders = [str(generate_run(tmp_path / name, truth)) for name, truth in truths.items()]
-        assert main(["speed", *folders, *flags]) == 0
-        return capsys.readouterr()
-
-    return run
-
-
-def rows(output):
-    return json.loads(output.out)
+def speed(plant, asked):
+    """Plants a run and another, and gives the rows of `speed` on them."""
+    return lambda other: asked("speed", *plant(a=SyntheticRun(), b=other))
 
 
 def test_json_is_the_documented_contract(speed):
-    base, other = rows(
-        speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=8, seed=1, **OTHER))
-    )
+    base, other = speed(SyntheticRun(steps_per_s=8, seed=1, **OTHER))
     assert set(base) == KEYS
     assert set(other) == KEYS | JUDGEMENT
     assert base["clock"] == "train"
@@ -43,9 +29,7 @@ def test_json_is_the_documented_contract(speed):
 
 
 def test_two_single_runs_are_compared_step_by_step_and_the_verdict_is_on_them_alone(speed):
-    found = rows(
-        speed("--json", a=SyntheticRun(), b=SyntheticRun(steps_per_s=7.72, seed=1, **OTHER))
-    )[1]
+    found = speed(SyntheticRun(steps_per_s=7.72, seed=1, **OTHER))[1]
     assert found["low"] <= 1.93 <= found["high"]
     assert (found["word"], found["unit"]) == ("different", "step")
     assert found["verdict"] == (
@@ -54,27 +38,26 @@ def test_two_single_runs_are_compared_step_by_step_and_the_verdict_is_on_them_al
 
 
 def test_two_runs_of_one_recipe_are_not_called_different(speed):
-    found = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(seed=3, steps_per_s=4.4)))[1]
+    found = speed(SyntheticRun(seed=3, steps_per_s=4.4))[1]
     assert found["word"] == "undetermined"
     assert "1.10x as fast" in found["verdict"]
     assert "nothing known differs" in found["verdict"]
 
 
 def test_few_intervals_are_undetermined_but_have_a_rate(speed):
-    _, few = rows(speed("--json", a=SyntheticRun(), b=SyntheticRun(intervals=5)))
+    _, few = speed(SyntheticRun(intervals=5))
     assert few["word"] == "undetermined"
     assert few["steps_per_s"] == pytest.approx(4, rel=0.05)
     assert "low" not in few
 
 
-def test_runs_are_compared_by_what_auto_came_to(tmp_path, capsys):
+def test_runs_are_compared_by_what_auto_came_to(plant, capsys):
     truths = {"a": (False, "auto"), "b": (True, "auto"), "c": (True, "true")}
     folders = []
     for seed, (name, (compiled, key)) in enumerate(truths.items()):
-        truth = SyntheticRun(seed=seed, overrides=(f"train.compile={key}",))
-        folders.append(str(generate_run(tmp_path / name, truth)))
-        RunFolder(tmp_path / name).note(1, compile=compiled)
-    assert main(["speed", *folders]) == 0
+        folders += plant(**{name: SyntheticRun(seed=seed, overrides=(f"train.compile={key}",))})
+        RunFolder(folders[-1]).note(1, compile=compiled)
+    assert main(["speed", *map(str, folders)]) == 0
     output = capsys.readouterr().out
     for name in "bc":
         assert f"{name} against a: only this differs: train.compile: false -> true" in output
@@ -98,49 +81,31 @@ COMPILED, HOURS = ("train.compile=true",), ("resources.hours=9.0",)
         (SyntheticRun(overrides=HOURS, ranks=2), "only this differs: ranks: 1 -> 2"),
     ],
 )
-def test_the_one_difference_of_two_runs_is_named_and_of_several_none(speed, other, phrase):
-    output = speed(a=SyntheticRun(), b=other).out
+def test_the_one_difference_of_two_runs_is_named_and_of_several_none(plant, capsys, other, phrase):
+    assert main(["speed", *map(str, plant(a=SyntheticRun(), b=other))]) == 0
+    output = capsys.readouterr().out
     assert f"b against a: {phrase}" in output
     assert ("resources.hours" in output) == (other.overrides == HOURS)
 
 
-def test_repeats_stand_alone_and_a_remark_names_what_pools_them(speed):
-    output = speed(
-        "--json", a=SyntheticRun(), b=SyntheticRun(seed=1), c=SyntheticRun(gpu="NVIDIA A100")
-    )
-    assert len(rows(output)) == 3
-    assert "cells pools them" in output.err
+def test_repeats_stand_alone_and_a_remark_names_what_pools_them(plant, said):
+    runs = plant(a=SyntheticRun(), b=SyntheticRun(seed=1), c=SyntheticRun(gpu="NVIDIA A100"))
+    _, found, remarks = said("speed", *runs)
+    assert len(found) == 3
+    assert "cells pools them" in remarks
 
 
-def test_a_run_without_steps_is_undetermined_and_says_why(speed, tmp_path, capsys):
-    generate_run(tmp_path / "a", SyntheticRun())
-    empty = generate_run(tmp_path / "b", SyntheticRun())
+def test_a_run_without_steps_is_undetermined_and_says_why(plant, said):
+    a, empty = plant(a=SyntheticRun(), b=SyntheticRun())
     (empty / "metrics.jsonl").write_text("")
-    assert main(["speed", str(tmp_path / "a"), str(empty), "--json"]) == 0
-    output = capsys.readouterr()
-    row = rows(output)[1]
+    _, (_, row), remarks = said("speed", a, empty)
     assert (row["word"], row["unit"], row["n"]) == ("undetermined", "none", 0)
     assert row["why"] == "no time is recorded"
-    assert "b: no two steps in one attempt" in output.err
+    assert "b: no two steps in one attempt" in remarks
 
 
-def test_runs_that_ran_at_once_on_one_node_are_not_compared(tmp_path, capsys):
-    folders = [
-        str(generate_run(tmp_path / name, SyntheticRun(seed=n))) for n, name in enumerate("ab")
-    ]
-    for name, began in (("a", 100.0), ("b", 150.0)):
-        RunFolder(tmp_path / name).note(1, began=began, ended=began + 80)
-    assert main(["speed", *folders, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)[1]
-    assert found["word"] == "not compared"
-    assert found["why"] == "a and b ran at once on n1"
-    RunFolder(tmp_path / "b").note(1, began=180.0, ended=260.0)
-    assert main(["speed", *folders, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[1]["word"] == "same"
-
-
-def test_pauses_that_no_log_declares_count_and_are_told(speed):
+def test_pauses_that_no_log_declares_count_and_are_told(plant, said):
     slow = SyntheticRun(outliers=0.1, outliers_slower=(3.0, 3.001), intervals=300)
-    output = speed("--json", a=slow)
-    assert rows(output)[0]["steps_per_s"] == pytest.approx(4 / 1.2, rel=0.1)
-    assert "of the time in steps over 2x the median" in output.err
+    _, [row], remarks = said("speed", *plant(a=slow))
+    assert row["steps_per_s"] == pytest.approx(4 / 1.2, rel=0.1)
+    assert "of the time in steps over 2x the median" in remarks

@@ -1,31 +1,19 @@
-"""Fixtures that ask commands about planted runs."""
+"""The same random numbers for each test, and the verdicts of `compare`."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis.__main__ import main
-from tests.analysis.planted.runs import RNG, Asked, Verdicts
+from tests.analysis.conftest import Asked
+from tests.analysis.planted.runs import RNG, Verdicts
 
 
 @pytest.fixture(autouse=True)
 def _same_numbers() -> None:
     """Draw the same random numbers in a test, whatever ran before it."""
     RNG.bit_generator.state = np.random.default_rng(1).bit_generator.state
-
-
-@pytest.fixture
-def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
-    """Gives what a command prints as JSON."""
-
-    def ask(*argv: str | Path) -> Any:
-        assert main([*map(str, argv), "--json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return ask
 
 
 @pytest.fixture

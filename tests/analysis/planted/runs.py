@@ -11,9 +11,9 @@ from analysis.stats.intervals import Floats
 from benchmarks.analysis_coverage.folders import START, Run, write_run
 from configs.yaml12 import dump_yaml
 from tests.analysis.read.test_program import CONFIG
+from tests.analysis.synthetic_runs import write_lines
 
-# Gives what a command prints as JSON, and the verdicts of `compare` on the second arm.
-Asked = Callable[..., Any]
+# Gives the verdicts of `compare` on the second arm.
 Verdicts = Callable[..., dict[str, Any]]
 WORKERS = ("data.workers=3",)
 RNG = np.random.default_rng(1)
@@ -34,13 +34,6 @@ def evaluated(curve: Floats, *, each: int) -> dict[int, dict[str, float]]:
     return {row: {"validation_loss": float(curve[row])} for row in rows}
 
 
-def rewrite_manifest(run: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the first attempt in the manifest of a run."""
-    manifest = json.loads((run / "manifest.json").read_text())
-    change(manifest["attempts"][0])
-    (run / "manifest.json").write_text(json.dumps(manifest))
-
-
 def end_as(run: Path, event: str, *, steps: int) -> None:
     """Make a run one of so many planned steps that ended otherwise than done."""
     *lines, last = (run / "metrics.jsonl").read_text().splitlines()
@@ -58,7 +51,7 @@ def write_program(folder: Path, *, printed: str, lr: float, seed: int, start: fl
     lines = [f"step {n} loss {0.2 + 1 / n:.4f} {printed} it/s\n" for n in range(1, 200)]
     (folder / "attempts" / "001" / "output.log").write_text("".join(lines))
     event = {"attempt": 1, "time": start, "event": "started", "step": 0}
-    (folder / "metrics.jsonl").write_text(json.dumps(event) + "\n")
+    write_lines(folder / "metrics.jsonl", [event])
 
 
 def turns(

@@ -6,7 +6,8 @@ import numpy as np
 
 from benchmarks.analysis_coverage.folders import START, Run, write_run
 from configs.yaml12 import dump_yaml
-from tests.analysis.planted.runs import Asked, seconds
+from tests.analysis.conftest import Asked
+from tests.analysis.planted.runs import seconds
 
 
 def test_a_claim_of_a_speed_that_is_not_known_is_undecidable(tmp_path: Path, asked: Asked) -> None:

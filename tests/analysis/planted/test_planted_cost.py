@@ -9,7 +9,10 @@ import pytest
 
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
-from tests.analysis.planted.runs import RNG, Asked, falling, rewrite_manifest, seconds
+from runs.folder import RunFolder
+from tests.analysis.conftest import Asked
+from tests.analysis.planted.runs import RNG, falling, seconds
+from tests.analysis.synthetic_runs import rewrite, rewrite_manifest, write_lines
 
 
 def test_gpu_hours_count_the_ranks_of_each_attempt(tmp_path: Path, asked: Asked) -> None:
@@ -34,11 +37,10 @@ def test_a_nodes_clock_that_is_set_makes_no_time_of_day_a_measurement(
     for name, later in (("a", 0.0), ("b", 9000.0)):
         run = Run(seconds=seconds(), loss=falling(), starts=(START + later,))
         write_run(tmp_path / name, run)
-    lines = (tmp_path / "b/metrics.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    for record in records:
-        record["time"] += jump if record.get("step", 0) > 600 else 0.0
-    (tmp_path / "b/metrics.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
+    rewrite(
+        tmp_path / "b",
+        lambda one: one | {"time": one["time"] + (jump if one.get("step", 0) > 600 else 0.0)},
+    )
     said = f"the time of day jumps by {jump:,.0f} s at step 610"
     assert ["gpu_hours" in row for row in asked("cost", tmp_path)] == [True, False]
     assert main(["cost", str(tmp_path)]) == 0
@@ -65,12 +67,10 @@ def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
     """It died at step 1500 and went on from step 1000, ten minutes later."""
     steps = [(step, 0.0) for step in range(5, 1505, 5)]
     steps += [(step, 1250.0 + 600.0) for step in range(1005, 2005, 5)]
-    (tmp_path / "a.jsonl").write_text(
-        "".join(
-            json.dumps({"step": step, "loss": 1 / step, "time": START + later + step / 2}) + "\n"
-            for step, later in steps
-        )
-    )
+    rows = [
+        {"step": step, "loss": 1 / step, "time": START + later + step / 2} for step, later in steps
+    ]
+    write_lines(tmp_path / "a.jsonl", rows)
     [row] = asked("cost", tmp_path / "a.jsonl", "--set", "gpus=8")
     assert "gpu_hours" not in row
     [reached] = asked("target", "--target", "loss<=0.0006", tmp_path / "a.jsonl")["groups"]
@@ -79,13 +79,11 @@ def test_a_log_of_two_attempts_does_not_tell_how_long_they_waited(
 
 
 def test_local_times_at_the_end_of_summer_time_tell_no_time(tmp_path: Path, asked: Asked) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        "".join(
-            json.dumps({"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)})
-            + "\n"
-            for n in range(1, 1000)
-        )
-    )
+    rows = [
+        {"step": n, "loss": 1 / n, "time": START + n - (3600.0 if n > 500 else 0.0)}
+        for n in range(1, 1000)
+    ]
+    write_lines(tmp_path / "a.jsonl", rows)
     [row] = asked("cost", tmp_path / "a.jsonl")
     assert "minutes" not in row
 
@@ -96,9 +94,8 @@ def test_an_attempt_that_held_its_gpus_and_never_started_costs_them(
     """It hung in its start for half an hour, before one that trained."""
     run = write_run(tmp_path / "a", Run(seconds=np.ones(100), attempts=(0, 1)))
     rewrite_manifest(run, lambda first: first.update(began=first["began"] - 1800.0))
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    kept = [line for line in map(json.loads, lines) if line["attempt"] == 2]
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    kept = [one for one in RunFolder(run).records() if one["attempt"] == 2]
+    write_lines(run / "metrics.jsonl", kept)
     [row] = asked("cost", run)
     assert row["minutes"] == pytest.approx((1800 + 15 + 2.5 + 15 + 99 * 2.5) / 60, rel=0.01)
     assert row["gpu_hours"] == pytest.approx(row["minutes"] / 60)
@@ -114,10 +111,8 @@ def test_the_wait_for_a_requeue_is_no_time_with_a_gpu_and_needs_no_common_clock(
             tmp_path / name,
             Run(seconds=np.ones(200), loss=falling(200), attempts=(0, 100), starts=(START, START)),
         )
-        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-        for line in lines:
-            line["time"] += later if line["attempt"] == 2 else 0.0
-        (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        moved = {1: 0.0, 2: later}
+        rewrite(run, lambda one, by=moved: one | {"time": one["time"] + by[one["attempt"]]})
         manifest = json.loads((run / "manifest.json").read_text())
         for of in ("began", "ended"):
             manifest["attempts"][1][of] += later
@@ -133,11 +128,10 @@ def test_the_wait_for_a_requeue_is_no_time_with_a_gpu_and_needs_no_common_clock(
 def test_a_branch_costs_what_it_did_itself(tmp_path: Path, asked: Asked) -> None:
     """Its clocks go on from those of the trunk."""
     whole = write_run(tmp_path / "a", Run(seconds=np.ones(200), loss=falling(200)))
-    lines = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
-    own = [line for line in lines if line.get("step", 0) > 1000]
+    own = [one for one in RunFolder(whole).records() if one.get("step", 0) > 1000]
     began = START + 15.0 + 250.0
     started = {"time": began, "attempt": 1, "event": "started", "step": 1000}
-    (whole / "metrics.jsonl").write_text("".join(f"{json.dumps(x)}\n" for x in [started, *own]))
+    write_lines(whole / "metrics.jsonl", [started, *own])
     rewrite_manifest(whole, lambda first: first.update(began=began - 15.0))
     [row] = asked("cost", whole)
     assert row["minutes"] == pytest.approx(265 / 60, rel=0.01)

@@ -12,16 +12,9 @@ import pytest
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
 from benchmarks.analysis_coverage.processes import averaged
-from tests.analysis.planted.runs import (
-    RNG,
-    Asked,
-    Verdicts,
-    end_as,
-    evaluated,
-    falling,
-    seconds,
-    turns,
-)
+from tests.analysis.conftest import Asked
+from tests.analysis.planted.runs import RNG, Verdicts, end_as, evaluated, falling, seconds, turns
+from tests.analysis.synthetic_runs import rewrite, rewrite_manifest, write_lines
 
 
 @pytest.mark.parametrize("event", ["stopped", "saved"])
@@ -147,9 +140,7 @@ def test_what_changed_between_the_attempts_of_a_run_may_have_changed_its_loss(
             run = Run(seconds=seconds(), loss=loss, seed=number, starts=(start,), attempts=(0, 108))
             folder = write_run(tmp_path / arm / f"{arm}{number}", run)
             if arm == "b":
-                manifest = json.loads((folder / "manifest.json").read_text())
-                manifest["attempts"][0]["commit"] = "1" * 40
-                (folder / "manifest.json").write_text(json.dumps(manifest))
+                rewrite_manifest(folder, lambda first: first.update(commit="1" * 40))
             if arm == "c":
                 (folder / "attempts" / "002").mkdir()
                 overrides = folder / "attempts" / "002" / "overrides.yaml"
@@ -168,7 +159,7 @@ def test_a_loss_that_is_mostly_not_finite_is_not_compared(tmp_path: Path, asked:
         ]
         for line in lines[200:] if name == "b" else ():
             line["loss"] = line["loss"] if line["step"] % 3 == 0 else math.nan
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+        write_lines(tmp_path / f"{name}.jsonl", lines)
     [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
     assert found["why"] == "the loss of b.jsonl is mostly not finite from step 202 on"
 
@@ -236,8 +227,7 @@ def test_the_first_value_of_a_running_mean_is_no_difference(
             raw = falling(200) * np.exp(0.3 * RNG.standard_normal(200))
             loss = averaged(raw, decay=decay)
             rows = [{"step": 10 * n, "loss": one} for n, one in enumerate(loss, 1)]
-            text = "".join(json.dumps(row) + "\n" for row in rows)
-            (tmp_path / f"{name}{draw}.jsonl").write_text(text)
+            write_lines(tmp_path / f"{name}{draw}.jsonl", rows)
         files = [tmp_path / f"{name}{draw}.jsonl" for name in "ab"]
         [found] = asked("loss", *files)["pairs"]
         words.append(found["word"])
@@ -259,9 +249,8 @@ def test_a_repeat_that_diverged_is_not_left_out_as_one_that_was_cut_off(
         loss[30 : last if name == "b3" else 30] = np.nan
         run = write_run(tmp_path / name, Run(seconds=seconds(length), loss=loss[:length], **own))
         if name == "b3" and is_event:
-            *lines, _ = (run / "metrics.jsonl").read_text().splitlines()
-            event = {"time": START, "attempt": 1, "event": "failed", "reason": "nan", "step": 310}
-            (run / "metrics.jsonl").write_text("\n".join([*lines, json.dumps(event)]) + "\n")
+            failed = {"event": "failed", "reason": "nan", "step": 310}
+            rewrite(run, lambda one, failed=failed: one | (failed if "event" in one else {}))
     found = verdicts(tmp_path)["loss"]
     assert found["why"] == f"the loss of b3 is not finite {told}"
 
@@ -308,7 +297,7 @@ def test_a_loss_of_0_costs_the_verdict_only_near_the_end(
         loss = falling(300) * np.exp(0.02 * RNG.standard_normal(300)) * (0.7 if name == "b" else 1)
         loss[place] *= name == "a"
         lines = [{"step": n, "loss": float(one)} for n, one in enumerate(loss, 1)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+        write_lines(tmp_path / f"{name}.jsonl", lines)
     [found] = asked("loss", tmp_path / "a.jsonl", tmp_path / "b.jsonl")["pairs"]
     assert found["word"] == (word or "undetermined")
     assert word is None or found["low"] < 0.7 < found["high"]

@@ -10,18 +10,18 @@ import pytest
 from analysis.__main__ import main
 from analysis.measure.rate import measure_rate
 from benchmarks.analysis_coverage.folders import START, Run, write_run, write_study
+from tests.analysis.conftest import Asked
 from tests.analysis.foreign_logs import log_of
 from tests.analysis.planted.runs import (
     RNG,
     WORKERS,
-    Asked,
     Verdicts,
     end_as,
-    rewrite_manifest,
     seconds,
     turns,
     write_program,
 )
+from tests.analysis.synthetic_runs import rewrite_manifest
 
 
 def test_runs_of_an_arm_that_mostly_came_first_support_no_claim(

@@ -8,16 +8,9 @@ import pytest
 
 from analysis.__main__ import main
 from benchmarks.analysis_coverage.folders import START, Run, write_run
-from tests.analysis.planted.runs import (
-    RNG,
-    WORKERS,
-    Asked,
-    evaluated,
-    falling,
-    rewrite_manifest,
-    seconds,
-    turns,
-)
+from tests.analysis.conftest import Asked
+from tests.analysis.planted.runs import RNG, WORKERS, evaluated, falling, seconds, turns
+from tests.analysis.synthetic_runs import rewrite_manifest
 
 
 def test_a_target_by_name_is_the_best_value_that_every_run_reached(

@@ -11,10 +11,10 @@ from configs.checks.aitoolkit_example import example
 from configs.checks.aitoolkit_source import architectures
 from configs.checks.batch import check_ranks
 from configs.errors import ConfigError
-from configs.load import load, resolve
+from configs.load import load
 from configs.schema import Finetune
 from finetune.aitoolkit.config import Workspace, toolkit_config
-from tests.finetune.aitoolkit_runs import make_toolkit
+from tests.finetune.aitoolkit_runs import finetune_config, make_toolkit
 
 
 @pytest.fixture(autouse=True)
@@ -26,16 +26,7 @@ def kit(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatc
 
 
 def config(passed: dict[str, Any], **changes: Any) -> Finetune:
-    tree = {
-        "kind": "finetune",
-        "flux": {"folder": "/m"},
-        "data": {"folder": "/d"},
-        "sample": {"prompts": ["a"]},
-        "aitoolkit": passed,
-    }
-    found = resolve(tree | changes, source="test")
-    assert isinstance(found, Finetune)
-    return found
+    return finetune_config(aitoolkit=passed, **changes)
 
 
 def process(config: Finetune) -> dict[str, Any]:
@@ -226,7 +217,6 @@ def test_an_example_holds_the_settings_of_ai_toolkits_own_interface(tmp_path: Pa
     assert "# hf download ostris/adapter v2.safetensors --local-dir models/adapter\n" in text
     (tmp_path / "z.yaml").write_text(text)
     found = load(tmp_path / "z.yaml")
-    assert isinstance(found, Finetune)
     check_aitoolkit(found)
     assert (found.flux.folder, found.flux.assistant_lora) == (
         "models/Z-Image-Turbo",

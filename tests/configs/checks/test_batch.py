@@ -14,9 +14,7 @@ NOISE = {"gns.enabled": True, BATCH: 64}
 
 
 def config(keys: dict[str, Any]) -> Pretrain:
-    found = resolve(merge({}, keys), source="x")
-    assert isinstance(found, Pretrain)
-    return found
+    return resolve(merge({}, keys), source="x")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from PIL import Image
 
 from configs.checks.dataset import captioned_files, check_dataset, image_set
 from configs.errors import ConfigError
-from configs.load import resolve
 from configs.schema import Finetune
+from tests.finetune.aitoolkit_runs import finetune_config
 
 
 def add(file: Path, caption: str | None = None, *, size: tuple[int, int] = (64, 64)) -> Path:
@@ -22,16 +22,8 @@ def add(file: Path, caption: str | None = None, *, size: tuple[int, int] = (64, 
 
 
 def config(folder: Path, validation: dict[str, Any] | None = None) -> Finetune:
-    tree = {
-        "kind": "finetune",
-        "flux": {"folder": "/f"},
-        "data": {"folder": str(folder), "resolutions": [64]},
-        "validation": validation or {},
-        "sample": {"prompts": ["a"]},
-    }
-    found = resolve(tree, source="test")
-    assert isinstance(found, Finetune)
-    return found
+    data = {"folder": str(folder), "resolutions": [64]}
+    return finetune_config(data=data, validation=validation or {})
 
 
 @pytest.fixture

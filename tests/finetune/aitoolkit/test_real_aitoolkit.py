@@ -18,15 +18,15 @@ from configs.checks.aitoolkit import REPLACED, check_aitoolkit, taken
 from configs.checks.aitoolkit_example import example, settings
 from configs.checks.aitoolkit_source import architectures, find_home, known_keys
 from configs.load import load
-from configs.schema import Finetune
 from finetune.aitoolkit.checkpoint import metadata_step
 from finetune.aitoolkit.config import Workspace, lay_out_dataset, toolkit_config
 from finetune.aitoolkit.job_db import JobTable
 from finetune.tiny_flux import make_tiny_flux
 from runs.folder import RunFolder, find_runs
 from runs.records import valid
-from tests.finetune.aitoolkit_runs import events, save_assistant, steps, wait_for, write_job
+from tests.finetune.aitoolkit_runs import events, save_assistant, steps, write_job
 from tests.real_runs import body, clean_environment, newest_run
+from tests.slurm.cluster import wait_until
 
 AI_TOOLKIT = os.environ.get("AI_TOOLKIT", "")
 pytestmark = [
@@ -81,7 +81,6 @@ def test_each_model_of_its_interface_passes_the_checks_and_starts_up_to_its_weig
     for number, name in enumerate(names):
         (tmp_path / "one.yaml").write_text(example(name))
         config = load(tmp_path / "one.yaml", [f"data.folder={job.parent / 'tiny/images'}"])
-        assert isinstance(config, Finetune)
         check_aitoolkit(config)
         place = tmp_path / str(number)
         lay_out_dataset(config, place / "dataset")
@@ -198,9 +197,11 @@ def test_a_signal_saves_and_stops_it_and_it_resumes_from_the_newest_whole_checkp
     with started(
         job, logs, "engine=aitoolkit", "train.steps=100000", "sample.every=null"
     ) as running:
-        wait_for(lambda: [r for run in find_runs(logs) for r in events(run, "saved")], timeout=120)
+        wait_until(
+            lambda: [r for run in find_runs(logs) for r in events(run, "saved")], timeout=120
+        )
         run = newest_run(logs)
-        wait_for(lambda: any(r["step"] >= 8 for r in steps(run)), timeout=60)
+        wait_until(lambda: any(r["step"] >= 8 for r in steps(run)), timeout=60)
         running.send_signal(signal.SIGUSR1)
         assert running.wait(120) == 0
     paused = events(run, "paused")[0]["step"]
@@ -254,7 +255,7 @@ def test_three_kills_leave_the_loss_of_the_uninterrupted_run_within_2_percent(
 
     for step in (130, 290, 430):
         with started(source, logs, *(keys if source == job else [])) as running:
-            wait_for(partial(has_taken, step), timeout=400)
+            wait_until(partial(has_taken, step), timeout=400)
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
         source = newest_run(logs).path

@@ -26,9 +26,9 @@ from tests.finetune.aitoolkit_runs import (
     run_attempt,
     signal_at,
     steps,
-    wait_for,
 )
 from tests.finetune.conftest import TINY, paths
+from tests.slurm.cluster import wait_until
 
 
 @pytest.fixture
@@ -36,7 +36,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a folder with images, a fake ai-toolkit, and runs."""
     make_images(tmp_path / "images")
     monkeypatch.setenv("AI_TOOLKIT", str(make_toolkit(tmp_path / "kit")))
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     return tmp_path
 
 
@@ -192,7 +191,7 @@ def test_without_anything_to_save_it_leaves_at_once(folder: Path) -> None:
     run = new_run(folder, train__steps=100_000)
 
     def stop() -> None:
-        wait_for(lambda: run.attempts())
+        wait_until(lambda: run.attempts())
         run.stop_file.touch()
 
     assert run_attempt(run, meanwhile=stop) == 0
@@ -204,7 +203,7 @@ def test_signals_to_all_processes_do_not_end_it_unsaved(folder: Path) -> None:
     run = new_run(folder, train__steps=60, checkpoint__every=1000, sample__every=None)
 
     def disturb() -> None:
-        wait_for(lambda: any(r["step"] >= 3 for r in steps(run)))
+        wait_until(lambda: any(r["step"] >= 3 for r in steps(run)))
         for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT):
             os.kill(toolkit_child(os.getpid()), number)
 
@@ -281,21 +280,20 @@ def test_it_does_not_outlive_its_parent(folder: Path) -> None:
         [sys.executable, "-m", "finetune", str(run.path)], stdout=subprocess.DEVNULL
     )
     try:
-        wait_for(lambda: any(r["step"] >= 2 for r in steps(run)))
+        wait_until(lambda: any(r["step"] >= 2 for r in steps(run)))
         child = toolkit_child(parent.pid)
     finally:
         parent.kill()
         parent.wait()
     # A dead process that init has not reaped yet has an empty command line.
     cmdline = Path(f"/proc/{child}/cmdline")
-    wait_for(lambda: not cmdline.exists() or b"run.py" not in cmdline.read_bytes())
+    wait_until(lambda: not cmdline.exists() or b"run.py" not in cmdline.read_bytes())
 
 
 @pytest.mark.xdist_group("flux")
 def test_an_unknown_key_makes_no_run(
-    flux: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flux: Path, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     monkeypatch.setenv("AI_TOOLKIT", str(make_toolkit(tmp_path / "kit")))
     for override, message in {
         "aitoolkit.train.noise_ofset=0.1": "did you mean aitoolkit.train.noise_offset?",
@@ -305,4 +303,4 @@ def test_an_unknown_key_makes_no_run(
             open_attempt(TINY, [*paths(flux), "engine=aitoolkit", override], kind="finetune")
     with pytest.raises(ConfigError, match="trains on one GPU, not on 2"):
         open_attempt(TINY, [*paths(flux), "engine=aitoolkit"], kind="finetune", gpus=2)
-    assert not find_runs(tmp_path / "logs")
+    assert not find_runs(logs)

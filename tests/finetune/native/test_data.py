@@ -12,14 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from configs.checks.batch import divide
-from configs.load import resolve
-from configs.schema import Finetune
 from finetune.native.data import Batches, BatchOrder
 from finetune.native.encoders import fitted_size
 from finetune.native.inputs import CaptionedImage, Encoded
 from finetune.native.loss import LatentBatch, losses
 from finetune.native.pipeline import initial_noise
 from finetune.native.rng import epoch_order, flow_time, image_randomness
+from tests.finetune.aitoolkit_runs import finetune_config
 
 SIZES = st.lists(st.sampled_from([(4, 4), (4, 6), (8, 8)]), min_size=1, max_size=12)
 
@@ -56,17 +55,8 @@ def test_order_and_randomness_depend_only_on_seed_and_number() -> None:
 
 def batches(*, world: int = 1, rank: int = 0) -> Batches:
     """Return batches of 4 over three images, whose latents hold the number of the image."""
-    config = resolve(
-        {
-            "kind": "finetune",
-            "flux": {"folder": "/f"},
-            "data": {"folder": "/d", "resolutions": [64]},
-            "train": {"global_batch": 4},
-            "sample": {"prompts": ["a"]},
-        },
-        source="test",
-    )
-    assert isinstance(config, Finetune)
+    data = {"folder": "/d", "resolutions": [64]}
+    config = finetune_config(data=data, train={"global_batch": 4})
     encoded: Encoded = {}
     for number in range(1, 4):
         latent = torch.full((16, 4, 4), float(number))

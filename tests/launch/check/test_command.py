@@ -1,6 +1,5 @@
 """`check` looks what X is, and says whether it is sound."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +11,7 @@ from configs.load import load, to_tree
 from launch.__main__ import main
 from launch.check.kinds import kind_of
 from runs.folder import ROOT, make_run
-from tests.launch.conftest import DIGITS
-
-Launch = Callable[..., tuple[int, str, str]]
+from tests.launch.conftest import DIGITS, Launch
 
 
 def images(folder: Path, *names: str) -> Path:

@@ -1,6 +1,5 @@
 """The doctor on clusters that behave unlike the one-machine Slurm."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,9 +7,7 @@ import pytest
 from launch.doctor import gpu_flags, measurements, site_file
 from launch.doctor.gpu_flags import Gpus
 from launch.doctor.measurements import Measurement
-
-Command = Callable[[str, str], Path]
-
+from tests.launch.conftest import Command
 
 FACTS = """host node-1
 lacks {lacks}

@@ -1,6 +1,5 @@
 """Good batch scripts have no findings; a finding names its file and line."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,8 +7,7 @@ import pytest
 from launch.lint.lint import lint
 from launch.lint.script import parse_script, read_script
 from runs.folder import ROOT
-
-Launch = Callable[..., tuple[int, str, str]]
+from tests.launch.conftest import Launch
 
 ONE_NODE = """\
 #!/bin/bash

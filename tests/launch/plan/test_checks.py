@@ -1,22 +1,16 @@
 """Site and partition are asked before a job."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.launch.conftest import DIGITS
-from tests.launch.plan.conftest import SINFO
-
-Launch = Callable[..., tuple[int, str, str]]
-Command = Callable[[str, str], Path]
+from tests.launch.conftest import DIGITS, Command, Launch
 
 
 def test_a_request_that_the_cluster_refuses_fails_with_a_fix(
-    launch: Launch, command: Command
+    launch: Launch, command: Command, slurm: None
 ) -> None:
     command("sbatch", "echo 'sbatch: error: invalid gres' >&2; exit 1")
-    command("sinfo", SINFO)
     code, out, _ = launch("plan", DIGITS, "resources.hours=72")
     assert code == 1
     assert "fail  cluster       partition gpu allows 48:00:00, not 72:00:00: lower" in out

@@ -1,7 +1,6 @@
 """`plan` checks a config, a run or a study: a line for each check, with its fix."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,7 @@ from configs.load import load, to_tree
 from launch.plan.command import _shown
 from launch.plan.result import failure
 from runs.folder import ROOT, make_run
-from tests.launch.conftest import DIGITS
-
-Launch = Callable[..., tuple[int, str, str]]
+from tests.launch.conftest import DIGITS, Launch
 
 
 def test_a_config_that_can_run_passes_line_by_line(launch: Launch, slurm: None, site: Path) -> None:

@@ -7,7 +7,13 @@ import pytest
 
 from launch.plan import measure as module
 from launch.plan.measure import measure
-from tests.launch.plan.conftest import Command, subject
+from launch.submit.request import run_request
+from launch.submit.script import RunRequest
+from tests.launch.conftest import DIGITS, Command
+
+
+def subject(*overrides: str) -> RunRequest:
+    return run_request(DIGITS, list(overrides), site_name=None, extra={})
 
 
 def test_a_run_with_gpus_is_measured_by_a_job_of_its_own(command: Command, tmp_path: Path) -> None:

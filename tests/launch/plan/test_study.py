@@ -65,20 +65,17 @@ def forecast_by_size(configs: list[Pretrain]) -> list[ForecastAnswer]:
 
 
 def test_a_cell_too_large_for_its_gpu_is_left_out_with_the_reason(
-    tmp_path: Path, launch, command, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, launch, slurm: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(forecast, "ask", forecast_by_size)
-    command("sinfo", "printf 'gpu*|infinite\\n'")
-    command("sbatch", "[[ $1 == --test-only ]] || echo Submitted batch job 7")
-    command("squeue", "exit 0")
     file = study(tmp_path, axes={"size": SIZES}, repeats=2)
     reason = "huge: a40: not even one image fits into 45 GiB; would fit: a smaller model"
     code, out, _ = launch("plan", file)
     assert (code, reason in " ".join(out.split())) == (0, True)
     code, out, err = launch("submit", file)
-    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (2 runs)")
+    assert (code, out.splitlines()[1]) == (0, "jobs: 101 to 102 (2 runs)")
     code, out, err = launch("submit", file, "--force", "--new")
-    assert (code, out.splitlines()[1]) == (0, "jobs: 7 (4 runs)")
+    assert (code, out.splitlines()[1]) == (0, "jobs: 104 to 107 (4 runs)")
     code, out, err = launch("submit", file, "size=huge")
     assert (code, out) == (2, "")
     assert f"no cell fits; left out by forecast (--force keeps it): {reason}" in err

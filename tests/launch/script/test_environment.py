@@ -1,12 +1,12 @@
 """A batch script gets the variables that its user's shell had before ditbench was activated."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 from launch.script.environment import users_environment
 from runs.folder import ROOT
+from tests.real_runs import finished
 
 OWN = {
     "PYTHONPATH": "/mine", "OMP_NUM_THREADS": "3", "VIRTUAL_ENV": "/my/venv", "LOGS": "/my/logs",
@@ -18,10 +18,12 @@ FREE = {"PATH": os.environ["PATH"], "HOME": "/home/me"}
 def activated(variables: dict[str, str]) -> dict[str, str]:
     """Return the environment of a shell with these variables in which ditbench is activated."""
     given = variables | {"VENV": sys.prefix, "SITE": "local"}
-    done = subprocess.run(
-        ["bash", "-c", f"source {ROOT}/env/activate.sh && env -0"],
-        env=given, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    return printed(f"source {ROOT}/env/activate.sh && env -0", given)
+
+
+def printed(script: str, variables: dict[str, str]) -> dict[str, str]:
+    """Return the variables that a script with these variables prints by `env -0`."""
+    done = finished("bash", "-c", script, env=variables)
     pairs = (pair.partition("=") for pair in done.stdout.split("\0"))
     return {name: value for name, equals, value in pairs if equals}
 
@@ -62,10 +64,5 @@ def test_a_command_in_an_activated_shell_passes_on_the_path_of_before(tmp_path: 
         f"source {ROOT}/env/activate.sh; ",
         f"source {ROOT}/env/activate.sh; PATH=/x:$PATH; ",
     ):
-        done = subprocess.run(
-            ["bash", "-c", f"{before}bash {ROOT}/env/ditbench.sh status"],
-            env=given, capture_output=True, text=True, check=True,
-        )  # fmt: skip
-        pairs = (pair.partition("=") for pair in done.stdout.split("\0"))
-        found = users_environment({name: value for name, equals, value in pairs if equals})
+        found = users_environment(printed(f"{before}bash {ROOT}/env/ditbench.sh status", given))
         assert found["PATH"] == ("/x:" if "/x" in before else "") + OWN["PATH"]

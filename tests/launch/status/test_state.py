@@ -8,7 +8,6 @@ import pytest
 from configs.load import load, to_tree
 from runs.folder import RunFolder, make_run
 from runs.jobs import save_script, scripts_folder
-from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 
@@ -23,10 +22,8 @@ def sample_run(
     if has_attempt:
         run.attempt(1).mkdir()
         run.note(1, slurm={"job": job, "nodelist": "n[1-2]"} if job else None)
-    writer = RecordWriter(run.path, attempt=1)
     for event in events:
-        writer.event(event, **(fields if event == events[-1] else {}))
-    writer.close()
+        run.record_event(1, event, **(fields if event == events[-1] else {}))
     return run
 
 

@@ -12,7 +12,6 @@ from launch.status import tail
 from launch.status.tail import follow
 from runs.folder import RunFolder, make_run
 from runs.jobs import save_script, scripts_folder
-from runs.records import RecordWriter
 from tests.launch.conftest import DIGITS
 
 
@@ -22,14 +21,8 @@ def run(site: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
     run = make_run("digits", to_tree(load(DIGITS)))
     scripts_folder(run).mkdir()
     save_script(run, "7", "#!/bin/bash\n")
-    record(run, "queued")
+    run.record_event(1, "queued")
     return run
-
-
-def record(run: RunFolder, event: str, **fields: str) -> None:
-    writer = RecordWriter(run.path, attempt=max(run.attempts(), default=1))
-    writer.event(event, **fields)
-    writer.close()
 
 
 def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
@@ -45,11 +38,11 @@ def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
         run.attempt(1).mkdir()
         run.note(1, slurm={"job": "7"})
         (run.attempt(1) / "output.log").write_text("step 1\n")
-        record(run, "started")
+        run.record_event(1, "started")
         time.sleep(0.1)
         with (run.attempt(1) / "output.log").open("a") as file:
             file.write("step 2\n")
-        record(run, "done")
+        run.record_event(1, "done")
 
     thread = threading.Thread(target=live)
     thread.start()
@@ -64,7 +57,7 @@ def test_the_jobs_output_then_the_attempts_is_printed_until_the_end(
 def test_only_the_last_existing_lines_are_printed(run: RunFolder, capfdbinary) -> None:
     run.attempt(1).mkdir()
     (run.attempt(1) / "output.log").write_text("".join(f"line {i}\n" for i in range(100)))
-    record(run, "failed", reason="nan")
+    run.record_event(1, "failed", reason="nan")
     assert follow(run, lines=2).name == "failed"
     assert capfdbinary.readouterr().out == b"line 98\nline 99\n"
 
@@ -72,7 +65,7 @@ def test_only_the_last_existing_lines_are_printed(run: RunFolder, capfdbinary) -
 def test_a_run_that_failed_before_it_started_shows_why(run: RunFolder, launch) -> None:
     run.attempt(1).mkdir()
     (run.attempt(1) / "output.log").write_text("no module named torch\n")
-    record(run, "failed", reason="crash")
+    run.record_event(1, "failed", reason="crash")
     code, out, err = launch("tail", run.path)
     assert (code, out) == (1, "no module named torch\n")
     assert err.endswith(f"failed: {run.path}\n")

@@ -38,7 +38,7 @@ def start(run: RunFolder, job: str) -> None:
 
 
 @pytest.fixture
-def logs(site: Path, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def runs(site: Path, command, tmp_path: Path) -> Path:
     """31 runs that are done, two that train, one that samples, others, and a study."""
     for n in range(31):
         make(site / f"digits-1120-0{n:05}-1a2b", "started", "done", at=n, steps=1000)
@@ -82,12 +82,12 @@ def logs(site: Path, command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("width", [80, 100, 160])
 @pytest.mark.parametrize("name", ["", STUDY])
 def test_the_table_matches_the_golden_text(
-    width: int, name: str, logs: Path, launch, monkeypatch: pytest.MonkeyPatch
+    width: int, name: str, runs: Path, launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    code, out, err = launch("status", *([logs / name] if name else []))
+    code, out, err = launch("status", *([runs / name] if name else []))
     text = re.sub(r"\d\d:\d\d:\d\d$", "HH:MM:SS", out + err, count=1, flags=re.MULTILINE)
-    text = text.replace(str(logs), "/LOGS")
+    text = text.replace(str(runs), "/LOGS")
     golden = GOLDEN / f"{'study' if name else 'logs'}-{width}.txt"
     if os.environ.get("GOLDEN") == "write":
         golden.write_text(text)
@@ -95,7 +95,7 @@ def test_the_table_matches_the_golden_text(
     assert max(map(len, out.splitlines()[1:])) <= width
 
 
-def test_everything_is_shown_on_demand(logs: Path, launch) -> None:
+def test_everything_is_shown_on_demand(runs: Path, launch) -> None:
     _, out, _ = launch("status", "--all")
     assert len(out.splitlines()) == 1 + 1 + 43
     assert "left out" not in out

@@ -1,6 +1,5 @@
 """`status` for people: step rate and eta, and a table that is redrawn."""
 
-import contextlib
 import json
 from pathlib import Path
 
@@ -10,7 +9,6 @@ from launch.__main__ import main
 from launch.status.state import step_rate
 from launch.status.watch import ChangeLog, Screen, watch
 from runs.folder import RunFolder
-from runs.records import RecordWriter
 from tests.launch.status.test_state import sample_run
 
 
@@ -39,8 +37,7 @@ def test_on_a_terminal_the_table_is_redrawn_until_all_runs_have_ended(
     command("squeue", f"echo x >>{tmp_path}/queries; echo '7|PENDING||||BeginTime'")
     run = sample_run("started", "paused")
     add_steps(run, (100.0, 100))
-    with contextlib.closing(RecordWriter(run.path, attempt=1)) as writer:
-        watch([run.path], on=Screen(), pause=lambda _: writer.event("done", step=600))
+    watch([run.path], on=Screen(), pause=lambda _: run.record_event(1, "done", step=600))
     _, first, last = capsys.readouterr().out.split("\x1b[H\x1b[2J")
     assert "requeued" in first
     assert "done" in last
@@ -55,12 +52,11 @@ def test_in_a_pipe_waiting_prints_changes_and_returns_whether_all_are_done(
         sample_run("started", job=None),
         sample_run("started", "failed", job=None, reason="nan"),
     ]
-    ended = [RecordWriter(runs[0].path, attempt=1)]
 
     def pause(seconds: float) -> None:
         assert seconds == 10
         if pauses.pop():
-            ended[0].event("done", step=600)
+            runs[0].record_event(1, "done", step=600)
 
     pauses = [True, False]
     now = watch([run.path for run in runs], on=ChangeLog(), pause=pause)

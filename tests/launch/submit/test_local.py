@@ -3,9 +3,7 @@
 import json
 import os
 import secrets
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,8 @@ from launch.submit.local import check_no_process
 from runs.folder import ROOT, RunFolder
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
-from tests.real_runs import body, files_with, losses, newest_run
+from tests.real_runs import body, events, files_with, finished, losses, newest_run
+from tests.slurm.cluster import wait_until
 
 # Made at run time, because a run keeps its code, which includes the tests.
 CANARY = secrets.token_hex(16)
@@ -26,25 +25,26 @@ SMALLEST = (
 )  # fmt: skip
 
 
+def submitted(*words: str) -> list[str]:
+    """Submit digits by a launcher that exits; return the lines that it printed."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY}
+    command = (sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST, *words)
+    done = finished(*command, cwd=ROOT, env=environment, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 @pytest.fixture
 def started(site: Path) -> RunFolder:
     """Return a run started by a launcher that has exited."""
-    answer = subprocess.run(
-        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *SMALLEST],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1", "HF_TOKEN": CANARY},
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
-    run, process = answer.stdout.splitlines()
+    run, process = submitted()
     assert process.startswith("process: ")
     return RunFolder(Path(run.removeprefix("run: ")))
 
 
 def test_a_local_run_outlives_the_launcher_and_reaches_done(started: RunFolder, launch) -> None:
-    deadline = time.monotonic() + 240
-    while (events := [one["event"] for one in started.records() if "event" in one])[-1] != "done":
-        assert time.monotonic() < deadline, (events, log(started))
-        time.sleep(0.2)
-    assert events == ["queued", "started", "saved", "done"]
+    wait_until(lambda: events(started)[-1] == "done", timeout=240, what=log(started))
+    assert events(started) == ["queued", "started", "saved", "done"]
     _, out, _ = launch("status", started.path, "--json")
     (row,) = json.loads(out)
     assert (row["state"], row["steps"], row["attempts"]) == ("done", "10/10", 1)
@@ -71,19 +71,11 @@ def test_a_process_that_begins_has_no_command_yet_and_is_found(
 
 
 def test_a_local_study_runs_cell_by_cell_and_gets_a_report(site: Path, launch) -> None:
-    words = [*SMALLEST, "optimizer.lr=1e-4,3e-4"]
-    answer = subprocess.run(
-        [sys.executable, "-m", "launch", "submit", DIGITS, "--local", *words],
-        cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
-        check=True, timeout=60,
-    )  # fmt: skip
-    study, process = (line.partition(": ")[2] for line in answer.stdout.splitlines())
+    lines = submitted("optimizer.lr=1e-4,3e-4")
+    study, process = (line.partition(": ")[2] for line in lines)
     code, _, err = launch("submit", study)
     assert (code, f"process {process} already runs it here" in err) == (1, True)
-    deadline = time.monotonic() + 300
-    while Path("/proc", process).exists():
-        assert time.monotonic() < deadline, list(Path(study).rglob("*.out"))
-        time.sleep(0.2)
+    wait_for(process)
     _, out, err = launch("status", study, "--json")
     assert [row["state"] for row in json.loads(out)] == ["done", "done"]
     assert err.endswith(f": 2 runs: 2 done\nreport: {study}/report.html\n")
@@ -99,15 +91,12 @@ def test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds(
     _, out, _ = launch("submit", DIGITS, "--local", *words, "interleave=20")
     study, process = (line.partition(": ")[2] for line in out.splitlines())
     runs = [RunFolder(path) for path in sorted(Path(study, "cells").iterdir())]
-    deadline = time.monotonic() + 600
-    while sum(len(run.attempts()) for run in runs) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: sum(len(run.attempts()) for run in runs) >= 3, timeout=600)
     launch("cancel", study)
-    wait_for(process, deadline)
+    wait_for(process)
     assert {list(run.records())[-1]["event"] for run in runs} == {"stopped"}
     _, out, _ = launch("submit", study, "--local")
-    wait_for(out.splitlines()[1].partition(": ")[2], deadline)
+    wait_for(out.splitlines()[1].partition(": ")[2])
     assert [losses(run) == losses(runs[0]) for run in runs] == [True, True]
     whole = body(DIGITS, *SMALLEST, "train.steps=80", "log.every=1", logs=site / "whole")
     assert "done" in whole.stdout
@@ -118,7 +107,5 @@ def test_an_interleaved_study_survives_a_cancel_and_compares_its_rounds(
     assert (other["unit"], other["n"] >= 3) == ("round", True)
 
 
-def wait_for(process: str, deadline: float) -> None:
-    while Path("/proc", process).exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+def wait_for(process: str) -> None:
+    wait_until(lambda: not Path("/proc", process).exists(), timeout=600, what="the process")

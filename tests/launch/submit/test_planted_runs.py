@@ -10,12 +10,13 @@ from runs.__main__ import main as runs
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm, end_all, study, submitted
+from tests.launch.study_sandbox import end_all, submitted
 from train.__main__ import main as train
 
-__all__ = ["_slurm", "study"]
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as a second user"),
+    pytest.mark.usefixtures("slurm"),
+]
 THEIRS = 65534
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from runs.folder import find_runs
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm
 
-__all__ = ["_slurm"]
+pytestmark = pytest.mark.usefixtures("slurm")
 MISSING = ("data.source=folder", "data.path=/nope", "data.channels=3")
 
 

@@ -15,11 +15,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture(autouse=True)
-def _same_id(monkeypatch: pytest.MonkeyPatch, command) -> None:
+def _same_id(monkeypatch: pytest.MonkeyPatch, slurm: None) -> None:
     """Give every run the same id, on a cluster that accepts it."""
-    command("sinfo", r"[[ $* == *%D* ]] || printf 'gpu*|infinite\nlong|infinite\n'")
-    command("sbatch", "exit 0")
-    command("squeue", "exit 0")
     monkeypatch.setattr("launch.submit.request.new_id", lambda: "1120-093000-1a2b")
 
 
@@ -61,11 +58,16 @@ def test_the_script_matches_the_golden_text(name: str, launch, tmp_path: Path) -
     assert stable(out, tmp_path) == golden.read_text()
 
 
-def test_a_dry_run_needs_no_slurm(launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def without_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine that has no command of Slurm."""
+    (tmp_path / "bin").mkdir()
     for name in ("bash", "dirname", "git", "hostname", "env"):
-        (tmp_path / "bin").mkdir(exist_ok=True)
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
+def test_a_dry_run_needs_no_slurm(launch, without_slurm: None) -> None:
     code, out, err = launch("plan", DIGITS, "--script")
     assert (code, out.startswith("#!/bin/bash\n")) == (0, True)
     assert err == "warn  cluster       Slurm not found\n"
@@ -149,13 +151,7 @@ def test_an_invalid_request_is_misuse(
     assert not site.exists()
 
 
-def test_without_slurm_the_message_names_local(
-    launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, site: Path
-) -> None:
-    (tmp_path / "bin").mkdir()
-    for name in ("bash", "dirname", "git", "hostname", "env"):
-        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+def test_without_slurm_the_message_names_local(launch, without_slurm: None, site: Path) -> None:
     code, _, err = launch("submit", DIGITS)
     assert (code, "or run here with --local" in err) == (2, True)
     assert not site.exists() or find_runs(site) == []

@@ -9,10 +9,8 @@ from configs.load import read_tree
 from runs.folder import RunFolder, find_runs
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
-from tests.launch.study_sandbox import _slurm, lines, study, submitted
+from tests.launch.study_sandbox import lines, submitted
 from tests.launch.submit.test_script import GOLDEN, stable
-
-__all__ = ["_slurm", "study"]
 
 
 def test_the_scripts_of_a_study_match_the_golden_text(
@@ -63,11 +61,7 @@ def test_a_study_becomes_a_folder_a_job_for_each_run_and_a_report(
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.path.rglob("*"))
 
 
-def test_repeats_are_passes_over_all_cells(study: Path, launch) -> None:
-    assert [row.repeat for row in submitted(launch, study).rows()] == [1] * 4 + [2] * 4
-
-
-def test_several_values_on_a_plain_config_are_a_study(launch, site: Path) -> None:
+def test_several_values_on_a_plain_config_are_a_study(launch, slurm: None) -> None:
     folder = submitted(launch, DIGITS, "optimizer.lr=1e-4,3e-4", "repeats=2", "train.steps=7")
     assert folder.path.name.startswith("digits-")
     assert len(find_runs(folder.path)) == 4

@@ -8,9 +8,7 @@ import pytest
 
 from runs.folder import RunFolder
 from runs.study_folder import StudyFolder
-from tests.launch.study_sandbox import _slurm, end, end_all, study, submitted
-
-__all__ = ["_slurm", "study"]
+from tests.launch.study_sandbox import end, end_all, submitted
 
 
 def test_the_same_study_again_submits_only_failed_and_missing_cells(

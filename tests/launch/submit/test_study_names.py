@@ -1,7 +1,6 @@
 """Names of studies, folders and values reach every shell and directive quoted."""
 
 import shlex
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from launch.submit.snapshot import Tree
 from runs.study_folder import StudyFolder
 from tests.launch.conftest import DIGITS
 from tests.launch.submit.test_script import HOSTILE, executed
+from tests.real_runs import finished
 
 NAMES = st.sampled_from([*HOSTILE, "new\nline", "a\\b", "a\tb", "'", "$'\\n'", "a\x1bb", "; id #"])
 TEXTS = st.builds(
@@ -113,27 +113,18 @@ def test_the_local_loop_reads_names_from_a_list(tmp_path: Path) -> None:
     (study / "study.yaml").write_text("report: false\n")
     (study / "list").write_text("one\ntwo\n")
     out = tmp_path / "out"
-    done = subprocess.run(
-        ["bash", jobs / "cells.sh", study, "x", study / "list"],
-        cwd=tmp_path, env={"OUT": str(out), "PATH": "/usr/bin:/bin"}, capture_output=True,
-        text=True, check=True,
-    )  # fmt: skip
+
+    def printed() -> str:
+        words = ("bash", jobs / "cells.sh", study, "x", study / "list")
+        return finished(*words, cwd=tmp_path, env={"OUT": str(out), "PATH": "/usr/bin:/bin"}).stdout
+
+    assert printed() == "one: exit 3\ntwo: exit 3\n"
     assert out.read_text() == f"{study}/cells/one\n{study}/cells/two\n"
-    assert done.stdout == "one: exit 3\ntwo: exit 3\n"
     (jobs / "x.sbatch").write_text('echo "$1 $DITBENCH_TURN"\n')
     (study / "list").write_text("one 1120-093000-1a2b:200\ntwo 1120-093000-1a2b:200\n")
-    done = subprocess.run(
-        ["bash", jobs / "cells.sh", study, "x", study / "list"],
-        cwd=tmp_path, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "".join(
+    assert printed() == "".join(
         f"{study}/cells/{cell} 1120-093000-1a2b:200\n" for cell in ("one", "two")
     )
     (study / "STOP").touch()
-    done = subprocess.run(
-        ["bash", jobs / "cells.sh", study, "x", study / "list"], cwd=tmp_path,
-        env={"OUT": str(out), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
-        check=True,
-    )  # fmt: skip
-    assert done.stdout == "stopped before one\n"
+    assert printed() == "stopped before one\n"
     assert not list(tmp_path.rglob("hacked"))

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from runs.folder import RunFolder
-from runs.study_folder import StudyFolder, StudyRow
-
-Launch = Callable[..., tuple[int, str, str]]
+from tests.corpus.catalogue import one
+from tests.corpus.planting import plant_study
+from tests.launch.conftest import Launch
 
 
 @pytest.fixture(autouse=True)
@@ -26,21 +25,9 @@ def test_a_folder_that_is_not_a_run_is_refused(launch: Launch, tmp_path: Path) -
 
 
 def test_a_study_tells_runs_that_failed_alike_once(site: Path, launch: Launch) -> None:
-    study = StudyFolder(site / "grid-1")
-    study.jobs.mkdir(parents=True)
-    study.write_rows(
-        StudyRow(index=i, order=i, cell=f"c{i}", repeat=1, shape="s", digest="d", levels={})
-        for i in range(8)
-    )
-    for i in range(8):
-        path = study.cell(f"c{i}")
-        (path / "attempts" / "001").mkdir(parents=True)
-        (path / "config.yaml").write_text("train: {steps: 5}\n")
-        if i < 6:
-            message = f"KeyError: 'weights of rank {i}'"
-            RunFolder(path).record_event(1, "failed", reason="crash", message=message)
-        else:
-            RunFolder(path).record_event(1, "done", step=5)
+    runs = [one(f"c{i}", f"failed crash: KeyError: 'weights of rank {i}'") for i in range(6)]
+    runs += [one(f"c{i}", "done 600") for i in (6, 7)]
+    study = plant_study(runs, site / "grid-1")
     code, out, err = launch("why", study.path)
     assert code == 0
     assert "8 runs: 6 failed, 2 done" in err

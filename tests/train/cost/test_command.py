@@ -14,7 +14,6 @@ import pytest
 from configs.checks.batch import divide
 from configs.gpus import named_gpu
 from configs.load import load, to_tree
-from configs.schema import Pretrain
 from train.cost.command import main
 from train.cost.estimate import total_bytes
 from train.cost.measure import main as measure
@@ -89,7 +88,6 @@ def test_an_answer_has_the_documented_keys(ask: Any) -> None:
 def test_a_measured_step_replaces_the_guess_for_any_number_of_microbatches(ask: Any) -> None:
     words = ["resources.gpu=a100", "train.micro_batch=16"]
     config = load(Path(DIGITS), [EAGER, *words])
-    assert isinstance(config, Pretrain)
     found = MeasuredStep(once_s=0.5, microbatch_s=0.3, spread=0.01, steps=20)
     keep_measured(config, divide(config, world=1), found, gpu="a100")
     for batch, seconds in ((16, 0.5), (64, 0.5 + 3 * 0.3)):
@@ -112,7 +110,6 @@ def test_steps_are_measured_and_kept(
     assert measure([DIGITS, *words, "--seconds=0.2"]) == 0
     assert "cpu: " in capsys.readouterr().out
     config = load(Path(DIGITS), words)
-    assert isinstance(config, Pretrain)
     found = measured(config, divide(config, world=1), gpu="cpu")
     assert found is not None
     assert found.once_s > 0
@@ -142,7 +139,6 @@ def test_a_micro_batch_that_does_not_fit_gets_the_largest_that_does(ask: Any) ->
     capacity, totals = named_gpu("a40").memory_gb * 1e9, []
     for size in (micro, 2 * micro):
         config = load(Path(source), [EAGER, *LARGE, f"train.micro_batch={size}"])
-        assert isinstance(config, Pretrain)
         layout = divide(config, world=1)
         totals.append(total_bytes(pretrain_memory(config, layout), layout))
     assert totals[0] <= capacity < totals[1]

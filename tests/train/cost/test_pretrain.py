@@ -68,9 +68,7 @@ def config_of(**groups: dict[str, Any]) -> Pretrain:
     data = {"source": "dummy", "size": 32, "channels": 4, "classes": 10} | groups.pop("data", {})
     train = {"compile": False, "global_batch": 64} | groups.pop("train", {})
     model = WIDE | groups.pop("model", {})
-    config = resolve({"model": model, "data": data, "train": train, **groups}, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve({"model": model, "data": data, "train": train, **groups}, source="test")
 
 
 def peak(trial: Trial) -> int:
@@ -124,7 +122,6 @@ def test_every_shipped_config_costs_what_its_whole_network_does(
     path: Path, *, compiled: bool
 ) -> None:
     config = load(path, [f"train.compile={str(compiled).lower()}"])
-    assert isinstance(config, Pretrain)
     compare(config, divide(config, world=config.resources.world))
 
 
@@ -178,7 +175,6 @@ def test_real_steps_allocate_what_was_counted(name: str) -> None:
     train = {"precision": "fp32", "compile": False, "global_batch": 4} | groups.get("train", {})
     data = {"source": "dummy", "size": 36, "channels": 4, "classes": 10}
     config = resolve({"data": data, **groups, "train": train}, source="test")
-    assert isinstance(config, Pretrain)
     found = pretrain_memory(config, divide(config, world=1))
     held = found.parameters + found.optimizer + found.average
     # Past its limit of graphs for one function, torch.compile would run the real blocks eagerly.

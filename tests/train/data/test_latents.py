@@ -9,20 +9,19 @@ import pytest
 import torch
 from diffusers import AutoencoderKL
 
-from configs.checks.batch import divide
 from configs.errors import DataError
 from configs.load import resolve
 from configs.schema import Pretrain
 from configs.schema.data import Data
-from tests.train.data.test_loader import same
+from tests.train.data.test_loader import global_batches, same
 from tests.train.latent_stores import encode_alone, encoding, latents, write_store
 from tests.train.tiny_vae import change_config, random_images, save_kl
 from train.data.catalog import open_source
 from train.data.folder import ImageFolder, list_images
 from train.data.latents.dataset import Latents
 from train.data.latents.vae import Vae, check_vae, decode_samples, vae_facts
-from train.data.loader import Microbatch, microbatches
-from train.data.source import from_pixels, training_split
+from train.data.loader import Microbatch
+from train.data.source import from_pixels
 from train.diffusion.rng import Augmentation
 
 
@@ -39,9 +38,7 @@ def image_of(folder: Path, number: int) -> tuple[torch.Tensor, int]:
 
 
 def store(folder: Path) -> Latents:
-    source = open_source(latents(folder / "store"))
-    assert isinstance(source, Latents)
-    return source
+    return open_source(latents(folder / "store"))
 
 
 def augmentation(**keys: int) -> Augmentation:
@@ -109,21 +106,7 @@ def test_a_flip_uses_the_encoding_of_the_mirrored_image_not_a_mirrored_latent(ma
 def batches(data: Data, *, world: int) -> list[Microbatch]:
     """Return the batches of three steps, joined over ranks."""
     tree = {"data": data.model_dump(), "train": {"global_batch": 8}}
-    config = resolve(tree, source="test")
-    assert isinstance(config, Pretrain)
-    source = training_split(open_source(data), data)
-    layout = divide(config, world=world)
-    loaders = [
-        microbatches(source, config, layout=layout, rank=rank, images=0, pin=False)
-        for rank in range(world)
-    ]
-    found = []
-    for _ in range(3):
-        parts = [next(loader) for loader in loaders]
-        names = ("image", "noise", "t", "label")
-        joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
-        found.append(Microbatch(**joined))
-    return found
+    return global_batches(resolve(tree, source="test"), world=world, steps=3)
 
 
 def test_ranks_and_loader_workers_sample_what_one_rank_samples(made: Path) -> None:
@@ -168,9 +151,7 @@ def test_a_store_without_mirrored_images_cannot_be_flipped(made: Path, tmp_path:
 
 def run_config(folder: Path, **keys: object) -> Pretrain:
     data = latents(folder / "store", **keys).model_dump()
-    config = resolve({"data": data}, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve({"data": data}, source="test")
 
 
 def test_samples_are_decoded_as_diffusers_decodes_them(made: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 
 from configs.checks.batch import divide
 from configs.load import load
+from configs.schema import Pretrain
 from train.data.catalog import open_source
 from train.data.loader import Microbatch, MicrobatchDataset, microbatches
 from train.data.source import Image, Source, training_split
@@ -17,9 +18,16 @@ CONFIG = Path("configs/pretrain/digits.yaml")
 
 
 def batches(world: int, *, steps: int, images: int = 0, **keys: object) -> list[Microbatch]:
-    """Return the global batch of each step, in the order of the examples."""
+    """Return the global batches of digits."""
     overrides = [f"{name.replace('__', '.')}={value}" for name, value in keys.items()]
     config = load(CONFIG, ["train.global_batch=16", *overrides])
+    return global_batches(config, world=world, steps=steps, images=images)
+
+
+def global_batches(
+    config: Pretrain, *, world: int, steps: int, images: int = 0
+) -> list[Microbatch]:
+    """Return the global batch of each step, in the order of the examples."""
     source = training_split(open_source(config.data), config.data)
     layout = divide(config, world=world)
     loaders = [

@@ -22,9 +22,7 @@ NULL = 10
 
 
 def config_of(*overrides: str) -> Pretrain:
-    config = load(Path("configs/pretrain/digits.yaml"), list(overrides))
-    assert isinstance(config, Pretrain)
-    return config
+    return load(Path("configs/pretrain/digits.yaml"), list(overrides))
 
 
 def nonlinear(x: Tensor, t: Tensor, label: Tensor) -> Tensor:

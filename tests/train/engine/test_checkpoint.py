@@ -27,11 +27,7 @@ from train.pretrain.optimizer import make_optimizer
 SMALL = ["model.width=32", "model.depth=1", "model.heads=2"]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_rank():
-    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("group")
 
 
 def make_state(seed: int = 0) -> tuple[CheckpointState, torch.nn.Module, EMA]:

@@ -69,11 +69,9 @@ def test_an_exception_without_a_reason_of_its_own_has_that_of_its_cause() -> Non
 
 
 def test_a_run_that_was_removed_while_it_ran_is_said_to_be_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     attempt = open_attempt(Path("configs/pretrain/digits.yaml"), [])
-    assert attempt is not None
     run = RunFolder(attempt.parent.parent)
 
     def work(attempt: Attempt[Pretrain]) -> None:
@@ -86,10 +84,7 @@ def test_a_run_that_was_removed_while_it_ran_is_said_to_be_gone(
     assert "Traceback" not in said
 
 
-def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(tmp_path: Path) -> None:
     run = opened(DIGITS, [])
     script = tmp_path / "rank.py"
     # NCCL ends a group only when its collectives have finished.
@@ -120,10 +115,7 @@ def test_a_rank_that_fails_is_the_cause_though_its_group_cannot_end(
     assert "rank 1 failed" in (run.attempt(1) / "ranks" / "rank-00001.log").read_text()
 
 
-def test_a_rank_that_finds_no_placement_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+def test_a_rank_that_finds_no_placement_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     run = opened(DIGITS, [])
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)

@@ -55,7 +55,7 @@ def _steps(run: RunFolder) -> int:
     return run.metrics_file.read_bytes().count(b'"loss"')
 
 
-def survive(logs: Path, *, kills: int, ranks: int, steps: int) -> None:
+def survive(*, kills: int, ranks: int, steps: int) -> None:
     chance = random.Random(kills * 10 + ranks)
     run = opened(DIGITS, [*KEYS, f"train.steps={steps}"])
     done = sum(
@@ -65,19 +65,17 @@ def survive(logs: Path, *, kills: int, ranks: int, steps: int) -> None:
     newest = (run.checkpoints / "latest").read_text().strip()
     reached = int(newest.removeprefix("step-"))
     assert reached > 0
-    reference = trained(logs, [*KEYS, f"train.steps={max(losses(run))}"], ranks=ranks)
+    reference = trained([*KEYS, f"train.steps={max(losses(run))}"], ranks=ranks)
     expected = losses(reference)
     found = losses(run)
     assert {step: found[step] for step in found} == {step: expected[step] for step in found}
     assert sorted(found) == list(range(1, max(found) + 1))
 
 
-def test_two_kills_change_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-    survive(tmp_path, kills=2, ranks=2, steps=100_000)
+def test_two_kills_change_no_loss() -> None:
+    survive(kills=2, ranks=2, steps=100_000)
 
 
 @pytest.mark.long
-def test_200_kills_change_no_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-    survive(tmp_path, kills=200, ranks=1, steps=100_000)
+def test_200_kills_change_no_loss() -> None:
+    survive(kills=200, ranks=1, steps=100_000)

@@ -1,19 +1,17 @@
 """The loop: an interrupted run records what an uninterrupted one does."""
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import torch.distributed as dist
 
 from analysis.__main__ import main as analyse
 from runs.attempt.close import close_attempt
 from runs.attempt.open import open_attempt
 from runs.folder import RunFolder
-from tests.real_runs import DIGITS, TINY, events, losses
-from train.engine import metrics, stop
+from tests.real_runs import DIGITS, TINY, events, in_this_process, losses
+from train.engine import stop
 from train.engine.attempt import run_attempt
 from train.engine.watchdog import HangWatchdog
 from train.parts import samples
@@ -25,19 +23,9 @@ KEYS = (*TINY, "train.steps=12", "log.every=5", "checkpoint.every=12", "train.em
 def train(source: Path, *overrides: str) -> RunFolder:
     """Carry out one attempt in this process."""
     folder = open_attempt(source, list(overrides))
-    assert folder is not None
     run = RunFolder(folder.parent.parent)
-    numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    handlers = {number: signal.getsignal(number) for number in numbers}
-    torch.set_num_threads(1)
-    try:
+    with in_this_process():
         close_attempt(folder, status=run_attempt(run, carry_out, number=int(folder.name)))
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for handler in metrics.log.handlers:
-            handler.close()
-        metrics.log.handlers = []
     return run
 
 
@@ -52,9 +40,8 @@ def stop_after(calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_stopped_within_an_interval_records_the_losses_of_an_uninterrupted_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     whole = train(DIGITS, *KEYS)
     stop_after(2, monkeypatch)
     broken = train(DIGITS, *KEYS)
@@ -73,9 +60,8 @@ def test_a_run_stopped_within_an_interval_records_the_losses_of_an_uninterrupted
 
 
 def test_turns_of_an_interleaved_study_have_the_losses_of_an_uninterrupted_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     keys = (*KEYS, "train.steps=15")
     whole = train(DIGITS, *keys)
     monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:5")
@@ -95,9 +81,8 @@ def test_turns_of_an_interleaved_study_have_the_losses_of_an_uninterrupted_run(
 
 
 def test_a_resume_with_fewer_steps_than_are_saved_is_done_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     monkeypatch.setenv("DITBENCH_TURN", "1120-093000-1a2b:5")
     run = train(DIGITS, *KEYS)
     monkeypatch.delenv("DITBENCH_TURN")
@@ -106,9 +91,8 @@ def test_a_resume_with_fewer_steps_than_are_saved_is_done_at_once(
 
 
 def test_no_rank_is_watched_while_rank_0_writes_files_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     order: list[str] = []
 
     def noted(owner: object, name: str) -> None:

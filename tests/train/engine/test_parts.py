@@ -11,6 +11,7 @@ import torch
 from configs.schema import Pretrain
 from configs.schema.training import Optimizer
 from runs.folder import RunFolder
+from tests.real_runs import in_this_process
 from train.engine.clocks import Clocks
 from train.engine.ema import EMA
 from train.engine.gradients import clip_factor, gradient_norm, scale_gradients
@@ -112,12 +113,8 @@ def test_clocks_book_all_time_once_and_the_wait_for_data_to_training_too() -> No
 @pytest.fixture
 def signals(tmp_path: Path):
     (tmp_path / "attempts" / "001").mkdir(parents=True)
-    kept = {
-        name: signal.getsignal(name) for name in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
-    }
-    yield StopSignals(RunFolder(tmp_path), attempt=1, poll_s=0)
-    for name, handler in kept.items():
-        signal.signal(name, handler)
+    with in_this_process():
+        yield StopSignals(RunFolder(tmp_path), attempt=1, poll_s=0)
 
 
 @pytest.mark.parametrize(

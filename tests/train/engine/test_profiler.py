@@ -1,7 +1,5 @@
 """A profile window writes traces that name the parts of a step; no rate is computed from it."""
 
-from pathlib import Path
-
 import pytest
 
 from analysis.measure.clocks import intervals
@@ -13,13 +11,10 @@ KEYS = [*TINY, "train.steps=30", "log.every=2", "checkpoint.every=100"]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunFolder]:
+def runs() -> list[RunFolder]:
     """A run with a profile window before step 11, and the same run without."""
-    logs = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        window = ["profile.at=11", "profile.steps=3"]
-        return [trained(logs, [*KEYS, *more], ranks=2) for more in (window, [])]
+    window = ["profile.at=11", "profile.steps=3"]
+    return [trained([*KEYS, *more], ranks=2) for more in (window, [])]
 
 
 def test_every_rank_writes_a_trace_and_a_table_with_the_parts_of_a_step(
@@ -61,11 +56,8 @@ def test_no_rate_is_computed_from_the_profiled_steps(runs: list[RunFolder]) -> N
     assert found.left_out == 3
 
 
-def test_a_run_that_ends_inside_the_window_releases_its_clocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-    run = trained(tmp_path, [*KEYS, "train.steps=12", "profile.at=11", "profile.steps=5"])
+def test_a_run_that_ends_inside_the_window_releases_its_clocks() -> None:
+    run = trained([*KEYS, "train.steps=12", "profile.at=11", "profile.steps=5"])
     last = list(run.records())[-1]
     assert last["event"] == "done"
     assert last["profile_s"] > 0

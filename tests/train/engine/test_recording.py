@@ -1,7 +1,6 @@
 """On a GPU, records cost no wait: they are written a step late, with the times of the device."""
 
 import itertools
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 
 from tests.train.engine.pretend_gpu import PretendGpu
 from train.engine.clocks import Clocks, DeviceClock
-from train.engine.distributed import process_group, read_ranks
 from train.engine.failure import RunFailure
 from train.engine.loop import Loop
 from train.engine.metrics import IntervalSums, LossAccumulator
@@ -21,10 +19,7 @@ from train.engine.stop import StopRequest
 CUDA = torch.device("cuda", 0)
 
 
-@pytest.fixture(autouse=True)
-def _process_group() -> Iterator[None]:
-    with process_group(read_ranks()):
-        yield
+pytestmark = pytest.mark.usefixtures("group")
 
 
 class Steps:

@@ -2,7 +2,6 @@
 
 import errno
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,8 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 
 from tests.stranger import Bomb
-from train.engine.distributed import from_every_rank, from_rank_0, process_group, read_ranks
+from train.engine.distributed import from_every_rank, from_rank_0
 from train.engine.unpickler import DcpUnpickler, load_tensors
-
-
-@pytest.fixture
-def group() -> Iterator[None]:
-    with process_group(read_ranks()):
-        yield
 
 
 def test_an_object_collective_refuses_a_pickle_that_names_other_code(

@@ -14,6 +14,7 @@ import torch
 
 from runs.attempt.close import close_attempt
 from tests.real_runs import DIGITS, TINY, clean_environment, opened
+from tests.slurm.cluster import wait_until
 from train.engine.distributed import Ranks
 from train.engine.watchdog import HangWatchdog
 
@@ -25,13 +26,6 @@ KEYS = [
     "log.every=1",
     "train.hang_s=6.0",
 ]
-
-
-def wait_for(event: str, *, within: float, ready) -> None:
-    end = time.monotonic() + within
-    while not ready():
-        assert time.monotonic() < end, f"no {event} after {within:.0f} s"
-        time.sleep(0.2)
 
 
 def rank_pids(agent: int) -> list[int]:
@@ -47,10 +41,7 @@ def rank_pids(agent: int) -> list[int]:
     return [ranks[rank] for rank in sorted(ranks)]
 
 
-def test_a_suspended_rank_is_named_and_the_attempt_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def test_a_suspended_rank_is_named_and_the_attempt_ends() -> None:
     run = opened(DIGITS, KEYS)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3"]
     agent = subprocess.Popen(
@@ -60,7 +51,7 @@ def test_a_suspended_rank_is_named_and_the_attempt_ends(
         stderr=subprocess.DEVNULL,
     )
     try:
-        wait_for("save", within=240, ready=lambda: (run.checkpoints / "latest").exists())
+        wait_until((run.checkpoints / "latest").exists, timeout=240, what="a save")
         os.kill(rank_pids(agent.pid)[1], signal.SIGSTOP)
         begin = time.monotonic()
         assert agent.wait(timeout=180) != 0

@@ -204,10 +204,8 @@ def test_statistics_of_one_image_are_refused(net_file: Path) -> None:
 def test_a_distance_is_recorded_in_the_run_that_the_samples_come_from(
     tmp_path: Path,
     net_file: Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
     run = opened(DIGITS, [])
     source = Digits()
     grey = np.stack([source[index][0][0] for index in range(100)])

@@ -14,7 +14,7 @@ import train.evaluate.npz
 from configs.checks.batch import divide
 from configs.errors import ConfigError, DataError
 from configs.load import resolve
-from configs.schema import Pretrain, Sampling
+from configs.schema import Sampling
 from runs.folder import RunFolder
 from tests.real_runs import TINY, opened, torchrun, trained
 from tests.train.latent_stores import write_store
@@ -32,20 +32,15 @@ Arrays = dict[str, np.ndarray]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def run() -> RunFolder:
     """A run on digits with checkpoints at steps 2 and 4, whose weights differ clearly."""
-    logs = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        keys = ["train.steps=4", "checkpoint.every=2", "optimizer.lr=0.01"]
-        return trained(logs, [*TINY, *keys])
+    keys = ["train.steps=4", "checkpoint.every=2", "optimizer.lr=0.01"]
+    return trained([*TINY, *keys])
 
 
 def sampling(run: RunFolder, **keys: Any) -> Sampling:
     tree = {"kind": "sample", "run": str(run.path), "num": 20, "batch": 6}
-    config = resolve(tree | keys, source="test")
-    assert isinstance(config, Sampling)
-    return config
+    return resolve(tree | keys, source="test")
 
 
 def draw(
@@ -78,10 +73,7 @@ def drawn(run: RunFolder, folder: Path, **keys: Any) -> Arrays:
 
 # 20 images in batches of 3 are 7 shards.
 @pytest.mark.parametrize("several", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_any_number_of_ranks_writes_the_same_bytes(
-    run: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, several: int
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def test_any_number_of_ranks_writes_the_same_bytes(run: RunFolder, several: int) -> None:
     files = {}
     for ranks in (1, several):
         set_of_ranks = opened(run.path, ["num=20", "batch=3"], kind="sample")
@@ -95,7 +87,6 @@ def test_any_number_of_ranks_writes_the_same_bytes(
 def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: Path) -> None:
     found = drawn(run, tmp_path, seed=5)
     config = run.config()
-    assert isinstance(config, Pretrain)
     network = build_network(config).eval()
     ranks = read_ranks()
     with process_group(ranks):
@@ -109,7 +100,6 @@ def test_the_images_are_those_of_the_sampler_of_grids(run: RunFolder, tmp_path: 
             ranks=ranks,
             then=torch.Tensor.cpu,
         )
-    assert expected is not None
     levels = (expected.clamp(-1, 1) + 1) * 127.5
     assert found["arr_0"].shape == (20, 8, 8, 3)
     assert (found["arr_0"] == found["arr_0"][..., :1]).all()
@@ -221,22 +211,18 @@ def test_a_run_that_cannot_be_sampled_is_refused(run: RunFolder, tmp_path: Path)
     assert not list(tmp_path.glob("x.npz*"))
 
 
-def test_samples_of_latents_are_decoded_or_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_of_latents_are_decoded_or_refused(tmp_path: Path) -> None:
     write_store(tmp_path, per_class=8)
     keys = [
         *TINY, "data.source=latents", f"data.path={tmp_path / 'store'}", "data.size=8",
         "data.channels=4", "data.classes=3", "train.steps=2",
     ]  # fmt: skip
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
-    run = trained(tmp_path / "logs", keys)
+    run = trained(keys)
     vae = vae_facts(tmp_path / "vae")
     assert run.manifest()["attempts"][0]["vae_sha256"] == vae.sha256
     (tmp_path / "sets").mkdir()
     found = drawn(run, tmp_path / "sets", num=5)["arr_0"]
     config = run.config()
-    assert isinstance(config, Pretrain)
     network, decoder = build_network(config).eval(), open_decoder(config)
     ranks = read_ranks()
     labels = torch.from_numpy(drawn(run, tmp_path / "sets", num=5)["arr_1"])
@@ -246,8 +232,6 @@ def test_samples_of_latents_are_decoded_or_refused(
             network, DiffusionObjective(config, ranks.device), labels, config,
             layout=divide(config, world=1), ranks=ranks, then=torch.Tensor.cpu,
         )  # fmt: skip
-    assert latents is not None
-    assert decoder is not None
     expected = (decoder.decode(latents).permute(0, 2, 3, 1) + 1) * 127.5
     assert found.shape == (5, 16, 16, 3)
     assert np.abs(found - expected.numpy()).max() <= 0.5 + 1e-2

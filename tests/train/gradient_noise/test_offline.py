@@ -1,7 +1,5 @@
 """Noise samples at saved checkpoints are unbiased, and equal after a kill and on any ranks."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -26,15 +24,7 @@ FEW = ("bins=2", "batch=4", "count=4", "samples=3")
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(folder))
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def run(logs: Path) -> RunFolder:
+def run() -> RunFolder:
     """A run on digits with three checkpoints."""
     found = opened(DIGITS, [*TINY, "train.steps=6", "checkpoint.every=2", "checkpoint.keep=3"])
     assert run_attempt(found, pretrain.carry_out, number=1) == 0
@@ -81,9 +71,7 @@ def test_ranks_share_the_microbatches_and_a_kill_loses_one_sample_at_most(
 
 
 def noise_config(**keys: object) -> NoiseRun:
-    config = resolve({"kind": "gns", **keys}, source="test")
-    assert isinstance(config, NoiseRun)
-    return config
+    return resolve({"kind": "gns", **keys}, source="test")
 
 
 def offline(run: RunFolder, **keys: object) -> OfflineNoise:
@@ -149,7 +137,7 @@ def test_impossible_measurements_are_refused(keys: dict, word: str) -> None:
         noise_config(**keys)
 
 
-def test_a_step_that_was_not_saved_is_refused(run: RunFolder, capsys) -> None:
+def test_a_step_that_was_not_saved_is_refused(run: RunFolder) -> None:
     config = noise_config(run=str(run.path), steps=[5])
     ranks = read_ranks()
     with process_group(ranks), pytest.raises(ConfigError, match="there are 2, 4, 6"):

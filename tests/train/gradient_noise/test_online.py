@@ -24,9 +24,7 @@ SMALL = ["model.width=32", "model.depth=2", "model.heads=2", "gns.enabled=true"]
 
 
 def config_of(*keys: str) -> Pretrain:
-    config = load(CONFIG, [*SMALL, *keys])
-    assert isinstance(config, Pretrain)
-    return config
+    return load(CONFIG, [*SMALL, *keys])
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +34,6 @@ def network() -> DiT:
     torch.manual_seed(1)
     for parameter in found.parameters():
         nn.init.normal_(parameter, std=0.2)
-    assert isinstance(found, DiT)
     return found
 
 

@@ -29,12 +29,10 @@ def opened_run(*keys: str) -> RunFolder:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+def runs() -> dict[str, RunFolder]:
     """The same two steps on one rank, and on four ranks in every layout."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(tmp_path_factory.mktemp("logs")))
-        one = opened_run(*NOISE, "train.micro_batch=16")
-        others = {name: opened_run(*keys) for name, keys in LAYOUTS.items()}
+    one = opened_run(*NOISE, "train.micro_batch=16")
+    others = {name: opened_run(*keys) for name, keys in LAYOUTS.items()}
     assert run_attempt(one, carry_out, number=1) == 0
     for run in others.values():
         torchrun(run, ranks=4)

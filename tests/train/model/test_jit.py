@@ -35,9 +35,7 @@ def config_of(*, patch: int = 16, size: int = 32, **model: Any) -> Pretrain:
     sizes = {"family": "jit", "width": 32, "depth": 3, "heads": 2, "patch": patch, "jit": jit}
     data = {"source": "dummy", "size": size, "channels": 3, "classes": 5}
     tree = {"model": sizes | model, "data": data, "objective": {"prediction": "x"}}
-    config = resolve(tree, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve(tree, source="test")
 
 
 def wave(*shape: int, rate: float) -> Tensor:
@@ -113,21 +111,17 @@ def test_what_a_jit_cannot_do_is_refused(model: dict[str, Any], message: str) ->
     ids=str,
 )
 @pytest.mark.xdist_group("ranks")
-def test_every_layout_has_the_losses_of_one_rank_and_resumes_to_the_bit(
-    layout: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def test_every_layout_has_the_losses_of_one_rank_and_resumes_to_the_bit(layout: list[str]) -> None:
     keys = [*SMALL, "checkpoint.every=3"]
-    one, two = trained(tmp_path, keys), trained(tmp_path, [*keys, *layout], ranks=2)
+    one, two = trained(keys), trained([*keys, *layout], ranks=2)
     assert losses(two) == pytest.approx(losses(one), rel=1e-5)
-    again = losses(resumed(two, step=3, ranks=2, logs=tmp_path))
+    again = losses(resumed(two, step=3, ranks=2))
     assert again == {step: loss for step, loss in losses(two).items() if step > 3}
 
 
 @pytest.mark.xdist_group("ranks")
 def test_ranks_that_do_not_divide_the_hidden_layer_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
     with pytest.raises(AssertionError, match=r"does not divide the 85 outputs of mlp\.gate"):
-        trained(tmp_path, [*SMALL, "model.width=32", "layout.tensor=2"], ranks=2)
+        trained([*SMALL, "model.width=32", "layout.tensor=2"], ranks=2)

@@ -50,9 +50,7 @@ def routed_config(routing: dict[str, Any], **groups: Any) -> Pretrain:
     data = {"source": "dummy", "size": 32, "channels": 4, "classes": 5}
     train = {"global_batch": 16, "compile": False} | groups.pop("train", {})
     tree = {"model": model, "data": data, "train": train, **groups}
-    config = resolve(tree, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve(tree, source="test")
 
 
 def test_routed_blocks_read_the_kept_tokens_with_their_own_positions() -> None:

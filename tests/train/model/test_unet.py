@@ -23,9 +23,7 @@ def config_of(**sections: Any) -> Pretrain:
         "objective": DDPM,
         "sample": {"sampler": "ddim"},
     }
-    config = resolve(tree | sections, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve(tree | sections, source="test")
 
 
 def test_the_image_the_time_and_the_label_each_matter() -> None:

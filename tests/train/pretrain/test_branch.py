@@ -1,7 +1,5 @@
 """A run begins from the whole state of another, and decays from there."""
 
-from pathlib import Path
-
 import pytest
 
 from configs.errors import ConfigError
@@ -18,20 +16,14 @@ DECAY = ["train.steps=8", "optimizer.decay=0.5", "optimizer.decay_shape=sqrt"]
 
 
 @pytest.fixture(scope="module")
-def trunk(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    logs = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(logs))
-        return trained(logs, [*KEYS, "train.steps=12", "optimizer.decay=0.0"])
+def trunk() -> RunFolder:
+    return trained([*KEYS, "train.steps=12", "optimizer.decay=0.0"])
 
 
-def test_a_branch_equals_an_uninterrupted_run_of_its_schedule_to_the_bit(
-    trunk: RunFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def test_a_branch_equals_an_uninterrupted_run_of_its_schedule_to_the_bit(trunk: RunFolder) -> None:
     checkpoint = trunk.checkpoints / "step-000000004"
-    branch = trained(tmp_path, [*KEYS, *DECAY, f"train.branch_from={checkpoint}"])
-    whole = trained(tmp_path, [*KEYS, *DECAY])
+    branch = trained([*KEYS, *DECAY, f"train.branch_from={checkpoint}"])
+    whole = trained([*KEYS, *DECAY])
     assert losses(branch) == {step: loss for step, loss in losses(whole).items() if step > 4}
     last, expected = (
         next(one for one in run.records() if "validation_loss_ema" in one)

@@ -1,8 +1,6 @@
 """`train.compile: auto` compiles on GPUs whose nodes can, and a resumed run keeps what it had."""
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,21 +10,19 @@ from configs.load import expect, load
 from configs.schema import Pretrain
 from runs.folder import RunFolder
 from tests.real_runs import DIGITS, opened
-from train.engine.distributed import Ranks, process_group, read_ranks
+from train.engine.distributed import Ranks, read_ranks
 from train.model import parallelize
 from train.pretrain import train_state
 from train.pretrain.train_state import with_compile_resolved
 
 
 @pytest.fixture
-def ranks() -> Iterator[Ranks]:
-    with process_group(read_ranks()):
-        yield read_ranks()
+def ranks(group: None) -> Ranks:
+    return read_ranks()
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setenv("LOGS", str(tmp_path))
+def run() -> RunFolder:
     return opened(DIGITS, [])
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,8 @@ from train.pretrain.train_state import make_train_state
 KEYS = [*TINY, "train.steps=20", "validation.every=10", "validation.images=30"]
 
 
-@pytest.fixture(autouse=True)
-def _logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-
-
-def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
-    run = trained(logs, [*KEYS, *more], ranks=ranks)
+def evaluations(*more: str, ranks: int = 1) -> list[dict[str, Any]]:
+    run = trained([*KEYS, *more], ranks=ranks)
     return [record for record in run.records() if "validation_loss" in record]
 
 
@@ -99,9 +93,9 @@ def test_each_image_is_read_once_for_all_its_times_and_the_mean_is_that_of_all_p
     assert loss == total / len(pairs)
 
 
-def test_every_layout_has_the_same_validation_loss(tmp_path: Path) -> None:
-    one = evaluations(tmp_path)
-    two = evaluations(tmp_path, "layout.shard=2", "train.micro_batch=4", ranks=2)
+def test_every_layout_has_the_same_validation_loss() -> None:
+    one = evaluations()
+    two = evaluations("layout.shard=2", "train.micro_batch=4", ranks=2)
     assert [record["step"] for record in one] == [10, 20]
     for name in ("validation_loss", "validation_loss_ema"):
         assert [a[name] for a in one] == pytest.approx([b[name] for b in two], rel=1e-6)
@@ -109,22 +103,22 @@ def test_every_layout_has_the_same_validation_loss(tmp_path: Path) -> None:
     assert one[-1]["validation_loss"] != one[-1]["validation_loss_ema"]
 
 
-def test_another_seed_has_the_same_validation_set(tmp_path: Path) -> None:
+def test_another_seed_has_the_same_validation_set() -> None:
     # The steps are too small to learn anything, so only the validation set could differ.
     rest = "optimizer.lr=1e-12"
-    first, second = (evaluations(tmp_path, f"seed={seed}", rest)[0] for seed in (1, 2))
+    first, second = (evaluations(f"seed={seed}", rest)[0] for seed in (1, 2))
     assert first["validation_loss"] == pytest.approx(second["validation_loss"], rel=1e-4)
 
 
-def test_validation_without_held_out_images_is_refused(tmp_path: Path) -> None:
+def test_validation_without_held_out_images_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"needs held-out images: set data\.held_out"):
-        evaluations(tmp_path, "data.held_out=0.0")
+        evaluations("data.held_out=0.0")
 
 
-def test_the_ema_weights_are_evaluated_in_lower_precision_too(tmp_path: Path) -> None:
+def test_the_ema_weights_are_evaluated_in_lower_precision_too() -> None:
     # Autocast caches lower-precision copies of the weights; after the swap they are stale.
     fast = ["optimizer.lr=3e-3", "optimizer.warmup_steps=5"]
-    exact = evaluations(tmp_path, *fast)
-    rounded = evaluations(tmp_path, *fast, "train.precision=bf16")
+    exact = evaluations(*fast)
+    rounded = evaluations(*fast, "train.precision=bf16")
     for name in ("validation_loss", "validation_loss_ema"):
         assert [a[name] for a in rounded] == pytest.approx([b[name] for b in exact], rel=1e-3)

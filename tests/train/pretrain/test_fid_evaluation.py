@@ -15,22 +15,17 @@ from train.pretrain.run import carry_out
 KEYS = [*TINY, "train.steps=6", "evaluate.fid.every=3", "evaluate.fid.num=230"]
 
 
-@pytest.fixture(autouse=True)
-def _logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-
-
-def evaluations(logs: Path, *more: str, ranks: int = 1) -> list[dict[str, Any]]:
-    run = trained(logs, [*KEYS, *more], ranks=ranks)
+def evaluations(*more: str, ranks: int = 1) -> list[dict[str, Any]]:
+    run = trained([*KEYS, *more], ranks=ranks)
     *_, last = run.records()
     assert last["eval_s"] > 0
     return [record for record in run.records() if "fid" in record]
 
 
-def test_one_rank_two_ranks_and_a_sharded_network_have_the_same_fid(tmp_path: Path) -> None:
-    one = evaluations(tmp_path)
-    two = evaluations(tmp_path, ranks=2)
-    sharded = evaluations(tmp_path, "layout.shard=2", ranks=2)
+def test_one_rank_two_ranks_and_a_sharded_network_have_the_same_fid() -> None:
+    one = evaluations()
+    two = evaluations(ranks=2)
+    sharded = evaluations("layout.shard=2", ranks=2)
     assert [(record["step"], record["images"]) for record in one] == [(3, 48), (6, 96)]
     for name in ("fid", "fid_inf", "kid"):
         found = [record[name] for record in one]

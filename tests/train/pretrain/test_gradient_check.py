@@ -2,7 +2,7 @@
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ from runs.state.reasons import reasons
 from tests.real_runs import DIGITS, TINY, events, losses, opened, trained
 from train.cost.memory import pretrain_memory
 from train.engine.attempt import run_attempt
-from train.engine.distributed import Ranks, process_group
+from train.engine.distributed import Ranks
 from train.engine.failure import RunFailure
 from train.parts.gradient_check import check_gradients
 from train.pretrain import run as pretrain
@@ -30,12 +30,6 @@ from train.pretrain.train_state import TrainState, make_train_state
 # One worker shares the ranks, and has one group.
 pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.xdist_group("ranks")]
 ALONE = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device("cpu"))
-
-
-@pytest.fixture
-def group() -> Iterator[None]:
-    with process_group(ALONE):
-        yield
 
 
 def honest(seed: int, *, compiled: bool) -> dict[str, Any]:
@@ -68,7 +62,6 @@ def honest(seed: int, *, compiled: bool) -> dict[str, Any]:
 def state_of(tree: dict[str, Any]) -> TrainState:
     """A state before the first step."""
     config = resolve(tree, source="test")
-    assert isinstance(config, Pretrain)
     return make_train_state(config, layout=divide(config, world=1), ranks=ALONE)
 
 
@@ -204,12 +197,6 @@ def well_compiled(module: nn.Module, **settings: Any) -> None:
     """Stand for a compiler that changes nothing."""
 
 
-@pytest.fixture
-def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("LOGS", str(tmp_path))
-    return tmp_path
-
-
 COMPILED = [*TINY, "train.compile=true", "train.precision=bf16", "log.every=1"]
 
 
@@ -229,7 +216,7 @@ def checks(run: RunFolder) -> list[dict[str, Any]]:
 # A run that fails leaves its files open.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_miscompiled_run_fails_for_good_and_takes_no_step(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nn.Module, "compile", miscompiled)
     run = attempted(DIGITS, *COMPILED, "train.steps=2")
@@ -242,7 +229,7 @@ def test_a_miscompiled_run_fails_for_good_and_takes_no_step(
 
 
 def test_a_run_is_checked_before_its_first_step_and_again_only_with_another_torch(
-    logs: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(nn.Module, "compile", well_compiled)
     run = attempted(DIGITS, *COMPILED, "train.steps=1")
@@ -273,12 +260,10 @@ LONG_LAYOUTS = [
     [["layout.tensor=2"], *(pytest.param(keys, marks=pytest.mark.long) for keys in LONG_LAYOUTS)],
     ids=str,
 )
-def test_two_ranks_pass_and_have_the_losses_of_a_run_without_a_check(
-    logs: Path, layout: list[str]
-) -> None:
+def test_two_ranks_pass_and_have_the_losses_of_a_run_without_a_check(layout: list[str]) -> None:
     keys = [*TINY, *layout, "train.precision=bf16", "train.steps=4", "log.every=1"]
-    checked = trained(logs, keys, ranks=2)
-    unchecked = trained(logs, [*keys, "train.check_gradients=never"], ranks=2)
+    checked = trained(keys, ranks=2)
+    unchecked = trained([*keys, "train.check_gradients=never"], ranks=2)
     (check,) = checks(checked)
     assert check["error"] < 0.5
     assert not checks(unchecked)

@@ -25,15 +25,12 @@ ALONE = Ranks(rank=0, world=1, local_rank=0, local_world=1, device=torch.device(
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunFolder:
-    monkeypatch.setenv("LOGS", str(tmp_path / "logs"))
+def run() -> RunFolder:
     return opened(DIGITS, SMALL)
 
 
 def config_of(run: RunFolder, attempt: int = 1) -> Pretrain:
-    config = run.config(attempt)
-    assert isinstance(config, Pretrain)
-    return config
+    return run.config(attempt)
 
 
 def set_memory(monkeypatch: pytest.MonkeyPatch, size: float) -> None:

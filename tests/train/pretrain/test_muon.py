@@ -26,9 +26,7 @@ SMALL = ["model.width=32", "model.depth=2", "model.heads=2", "optimizer.kind=muo
 
 
 def config_of(*overrides: str) -> Pretrain:
-    config = load(DIGITS, [*SMALL, *overrides])
-    assert isinstance(config, Pretrain)
-    return config
+    return load(DIGITS, [*SMALL, *overrides])
 
 
 # `zeropower_via_newtonschulz5(G, 5)` of KellerJordan/Muon@857d1adc15, muon.py, of the sines of the

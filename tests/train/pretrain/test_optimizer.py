@@ -1,11 +1,9 @@
 """The optimizer takes the step of torch's AdamW on the parts that a rank holds."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -14,12 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from configs.schema import Pretrain
 from train.pretrain.optimizer import make_optimizer
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_rank() -> Iterator[None]:
-    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("group")
 
 
 class Distributed(TorchDispatchMode):

@@ -1,7 +1,5 @@
 """The losses of a run do not depend on its number of ranks or microbatches."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -29,23 +27,15 @@ KEYS = {24: SMALL, 200: EVERY_STEP}
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("logs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOGS", str(folder))
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def one_rank(logs: Path) -> RunFolder:
+def one_rank() -> RunFolder:
     """200 steps of the small network."""
-    return trained(logs, ["train.steps=200", *SMALL])
+    return trained(["train.steps=200", *SMALL])
 
 
 @pytest.fixture(scope="module")
-def long_one_rank(logs: Path) -> RunFolder:
+def long_one_rank() -> RunFolder:
     """200 steps of the network of the config."""
-    return trained(logs, ["train.steps=200", *EVERY_STEP])
+    return trained(["train.steps=200", *EVERY_STEP])
 
 
 def largest_difference(a: RunFolder, b: RunFolder, *, steps: int) -> float:
@@ -88,21 +78,19 @@ FAST = ["optimizer.lr=1e-3", "optimizer.warmup_steps=2"]
     "layout", [pytest.param([], marks=pytest.mark.long), ["layout.shard=2"]], ids=["DDP", "FSDP2"]
 )
 def test_a_recipe_has_the_losses_of_one_rank_in_microbatches_and_resumes_to_the_bit(
-    logs: Path, recipe: str, layout: list[str]
+    recipe: str, layout: list[str]
 ) -> None:
     keys = ["train.steps=8", "checkpoint.every=4", *SMALL, *FAST, "sample.every=4"]
     keys += RECIPES[recipe]
-    alone = trained(logs, [*keys, "train.micro_batch=16"])
-    two = trained(logs, [*keys, *layout], ranks=2)
+    alone = trained([*keys, "train.micro_batch=16"])
+    two = trained([*keys, *layout], ranks=2)
     assert largest_difference(alone, two, steps=8) < 1e-6
-    again = losses(resumed(two, step=4, ranks=2, logs=logs))
+    again = losses(resumed(two, step=4, ranks=2))
     assert again == {step: loss for step, loss in losses(two).items() if step > 4}
 
 
-def test_two_identical_runs_have_the_same_losses_to_the_bit(
-    logs: Path, one_rank: RunFolder
-) -> None:
-    again, whole = losses(trained(logs, ["train.steps=24", *SMALL])), losses(one_rank)
+def test_two_identical_runs_have_the_same_losses_to_the_bit(one_rank: RunFolder) -> None:
+    again, whole = losses(trained(["train.steps=24", *SMALL])), losses(one_rank)
     assert again == {step: whole[step] for step in range(1, 25)}
 
 
@@ -116,18 +104,18 @@ def test_two_identical_runs_have_the_same_losses_to_the_bit(
     [pytest.param(one, marks=pytest.mark.long if one in SELDOM else ()) for one in LAYOUTS],
 )
 def test_in_fp32_every_layout_has_the_losses_of_one_rank(
-    logs: Path, request: pytest.FixtureRequest, layout: str, steps: int, reference: str
+    request: pytest.FixtureRequest, layout: str, steps: int, reference: str
 ) -> None:
     ranks, more = LAYOUTS[layout]
-    other = trained(logs, [f"train.steps={steps}", *KEYS[steps], *more], ranks=ranks)
+    other = trained([f"train.steps={steps}", *KEYS[steps], *more], ranks=ranks)
     assert largest_difference(request.getfixturevalue(reference), other, steps=steps) < 1e-6
 
 
 @pytest.mark.parametrize("layout", ["FSDP2 on 2", "HSDP on 2 x 2", TP_FSDP])
-def test_every_layout_starts_from_the_same_weights_to_the_bit(logs: Path, layout: str) -> None:
+def test_every_layout_starts_from_the_same_weights_to_the_bit(layout: str) -> None:
     ranks, more = LAYOUTS[layout]
     # A rate that float32 rounds to 0: the only step moves nothing.
-    run = trained(logs, ["train.steps=1", *SMALL, "optimizer.lr=1e-50", *more], ranks=ranks)
+    run = trained(["train.steps=1", *SMALL, "optimizer.lr=1e-50", *more], ranks=ranks)
     network = build_network(run.config())
     expected = {name: tensor.clone() for name, tensor in network.state_dict().items()}
     for parameter in network.parameters():
@@ -139,12 +127,10 @@ def test_every_layout_starts_from_the_same_weights_to_the_bit(logs: Path, layout
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
-def test_blocks_that_stay_gathered_change_no_bit_and_a_reduction_in_bf16_only_rounding(
-    logs: Path,
-) -> None:
+def test_blocks_that_stay_gathered_change_no_bit_and_a_reduction_in_bf16_only_rounding() -> None:
     keys = ["train.steps=6", "train.micro_batch=16", "layout.shard=2", *SMALL]
     arms = ([], ["layout.reshard=false"], ["train.reduce=bf16"])
-    runs = [trained(logs, [*keys, *more], ranks=2) for more in arms]
+    runs = [trained([*keys, *more], ranks=2) for more in arms]
     plain, gathered, rounded = map(losses, runs)
     assert gathered == plain
     assert rounded[1] == plain[1]
@@ -153,9 +139,9 @@ def test_blocks_that_stay_gathered_change_no_bit_and_a_reduction_in_bf16_only_ro
     assert (dtypes["reduction"], dtypes["gradients"]) == ("bfloat16", "float32")
 
 
-def test_ddp_sums_gradients_in_bf16_if_asked_to(logs: Path) -> None:
+def test_ddp_sums_gradients_in_bf16_if_asked_to() -> None:
     keys = ["train.steps=6", "train.micro_batch=16", *SMALL]
-    runs = [trained(logs, [*keys, *more], ranks=2) for more in ([], ["train.reduce=bf16"])]
+    runs = [trained([*keys, *more], ranks=2) for more in ([], ["train.reduce=bf16"])]
     plain, rounded = map(losses, runs)
     assert rounded[1] == plain[1]
     assert 0 < abs(rounded[6] - plain[6]) / plain[6] < 1e-3
@@ -176,15 +162,13 @@ def test_a_reduction_in_bf16_is_refused_where_gradients_are_measured() -> None:
     ],
     ids=["DDP, saved while training", "FSDP2", "TP, saved while training"],
 )
-def two_ranks(request: pytest.FixtureRequest, logs: Path) -> RunFolder:
+def two_ranks(request: pytest.FixtureRequest) -> RunFolder:
     keys = ["train.steps=24", "checkpoint.every=10", "checkpoint.keep=3"]
-    return trained(logs, [*keys, *SMALL, *request.param], ranks=2)
+    return trained([*keys, *SMALL, *request.param], ranks=2)
 
 
-def test_a_resume_on_the_same_number_of_ranks_continues_bit_for_bit(
-    logs: Path, two_ranks: RunFolder
-) -> None:
-    again = resumed(two_ranks, step=10, ranks=2, logs=logs)
+def test_a_resume_on_the_same_number_of_ranks_continues_bit_for_bit(two_ranks: RunFolder) -> None:
+    again = resumed(two_ranks, step=10, ranks=2)
     expected = {step: loss for step, loss in losses(two_ranks).items() if step > 10}
     assert losses(again) == expected
     # Clocks and images continue.
@@ -195,16 +179,16 @@ def test_a_resume_on_the_same_number_of_ranks_continues_bit_for_bit(
 
 
 def test_a_resume_on_another_number_of_ranks_continues_within_rounding(
-    logs: Path, two_ranks: RunFolder
+    two_ranks: RunFolder,
 ) -> None:
     layout = two_ranks.config().layout
     ranks = 4 if layout.shard * layout.tensor == 2 else 1
-    again, whole = losses(resumed(two_ranks, step=20, ranks=ranks, logs=logs)), losses(two_ranks)
+    again, whole = losses(resumed(two_ranks, step=20, ranks=ranks)), losses(two_ranks)
     assert list(again) == list(range(21, 25))
     assert max(abs(again[step] - whole[step]) / whole[step] for step in again) < 1e-6
 
 
-def test_a_run_starts_from_the_ema_weights_of_another(logs: Path, one_rank: RunFolder) -> None:
+def test_a_run_starts_from_the_ema_weights_of_another(one_rank: RunFolder) -> None:
     keys = ["train.steps=5", *SMALL, f"model.init_from={one_rank.path}", "layout.shard=2"]
-    begun, ended = losses(trained(logs, keys, ranks=2)), losses(one_rank)
+    begun, ended = losses(trained(keys, ranks=2)), losses(one_rank)
     assert max(begun.values()) < (ended[1] + ended[200]) / 2

@@ -46,9 +46,7 @@ def published() -> Any:
 def config_of(init_from: Path, **model: Any) -> Pretrain:
     small = {"width": 32, "depth": 3, "heads": 4, "patch": 2, "init_from": str(init_from)}
     data = {"source": "dummy", "size": 8, "channels": 3, "classes": 7}
-    config = resolve({"model": small | LIKE_DIT | model, "data": data}, source="test")
-    assert isinstance(config, Pretrain)
-    return config
+    return resolve({"model": small | LIKE_DIT | model, "data": data}, source="test")
 
 
 def diffusers_timestep_embedding(t: Tensor) -> Tensor:
