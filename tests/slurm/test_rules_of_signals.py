@@ -136,7 +136,7 @@ def test_a_requeued_job_empties_its_log(trial: Trial) -> None:
 
 
 def test_commands_after_a_requeue_do_not_run(trial: Trial) -> None:
-    bad = "scontrol requeue $SLURM_JOB_ID\nsleep 1\ntouch cleaned\n"
+    bad = "scontrol requeue $SLURM_JOB_ID\nsleep 10\ntouch cleaned\n"
     good = "touch cleaned\nscontrol requeue $SLURM_JOB_ID\n"
     expect_rule("requeue-not-last", bad, good)
     for text, is_there in ((bad, False), (good, True)):
