@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis.measure.arms import Arm, group_arms
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, log_ratio, why_not_comparable
+from analysis.measure.speed import SPEED, log_ratio, why_not_comparable
 from analysis.observations import begun_at, pass_of, ran_at_once
 from analysis.read.find import read_logs
 from analysis.stats.intervals import Floats

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from analysis.measure.arms import Arm
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.loss import Compared, final_loss, loss_contrast, why_doubtful
 from analysis.measure.rate import WIDEST, MeasuredRate, measure_rates
-from analysis.measure.speed import SPEED, Arm, speed_contrast
+from analysis.measure.speed import SPEED, speed_contrast
 from analysis.observations import attributed
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.measure.arms import Arm
 from analysis.measure.loss import Compared, loss_contrast, told_selected, why_doubtful
 from analysis.measure.loss_curve import held_out_losses
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, speed_contrast
+from analysis.measure.speed import SPEED, speed_contrast
 from analysis.observations import group_alike, ran_at_once, seed_of
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog

@@ -3,8 +3,9 @@
 import argparse
 
 from analysis.commands import add_margin, plot_file, writing
-from analysis.measure.loss import Compared, exact_differences, loss_rows
+from analysis.measure.loss import Compared, loss_rows
 from analysis.measure.loss_curve import AXES, NO_TRAINING, axis_of, loss_curve
+from analysis.measure.two_curves import exact_differences
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from analysis.table import put, remark

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from analysis.measure.arms import Arm, group_arms, rate_fields
 from analysis.measure.differences import causes, differences
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, rate_fields, speed_contrast
+from analysis.measure.speed import SPEED, speed_contrast
 from analysis.observations import ran_at_once
 from analysis.read.find import read_logs
 from analysis.read.machine import THREADS, ranks

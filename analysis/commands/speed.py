@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from analysis.gpus.load import explained, steady_load
+from analysis.measure.arms import Arm, group_arms, rate_fields
 from analysis.measure.clocks import CLOCKS
 from analysis.measure.differences import difference_rows
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, rate_fields, speed_contrasts
+from analysis.measure.speed import SPEED, speed_contrasts
 from analysis.measure.time_breakdown import time_rows
 from analysis.observations import attributed
 from analysis.read.find import read_logs

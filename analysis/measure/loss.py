@@ -318,25 +318,6 @@ def final_loss(log: RunLog, *, of: str = "loss") -> Mean | None:
     return mean_of(curve.loss[_parts(curve)[0]])
 
 
-def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
-    """Return whether the losses at common steps are equal, and where and how much they differ."""
-    one, other = loss_curve(a, by="step", of=of), loss_curve(b, by="step", of=of)
-    step, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
-    if not len(step):
-        raise Unreadable(f"{a.name} and {b.name}: no step was recorded in both")
-    left, right = one.loss[at_a], other.loss[at_b]
-    unlike = np.flatnonzero(left != right)
-    size = np.maximum(np.abs(left), np.abs(right))
-    relative = np.abs(right - left)[unlike] / size[unlike]
-    return {
-        "common_steps": len(step),
-        "differing": len(unlike),
-        "first_step": int(step[unlike[0]]) if len(unlike) else None,
-        "largest_relative": float(relative.max()) if len(unlike) else 0.0,
-        "exact": "different" if len(unlike) else "identical",
-    }
-
-
 def loss_rows(logs: Sequence[RunLog], compared: Compared) -> list[dict[str, Any]]:
     """Return a row per run but the first, with the verdict on it against the first."""
     first, *others = logs

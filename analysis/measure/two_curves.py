@@ -1,15 +1,18 @@
-"""The contrast of the losses of two single runs, point by point."""
+"""The losses of two single runs point by point: their contrast, and whether they are equal."""
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from analysis.measure.loss_curve import LossCurve
+from analysis.measure.loss_curve import LossCurve, loss_curve
+from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from analysis.stats.mean import MIN_VALUES, Mean, independent, trend
 from analysis.stats.record_noise import is_running_mean
 from analysis.stats.replicates import Contrast, Unit
+from configs.errors import Unreadable
 
 # (least values, terms of the trend that are removed): each term costs a degree of freedom.
 TREND_TERMS = ((100, 4), (15, 2), (0, 1))
@@ -57,3 +60,22 @@ def _part_mean(gap: Floats, part: Floats, a: LossCurve, b: LossCurve, *, around:
     share = max(effective * float(part.sum()) / len(gap), 1.0)
     freedom = max(effective - terms, LEAST_FREEDOM * (len(gap) - terms))
     return Mean(value=value, error=math.sqrt(variance / share), freedom=freedom)
+
+
+def exact_differences(a: RunLog, b: RunLog, *, of: str = "loss") -> dict[str, Any]:
+    """Return whether the losses at common steps are equal, and where and how much they differ."""
+    one, other = loss_curve(a, by="step", of=of), loss_curve(b, by="step", of=of)
+    step, at_a, at_b = np.intersect1d(one.x, other.x, return_indices=True)
+    if not len(step):
+        raise Unreadable(f"{a.name} and {b.name}: no step was recorded in both")
+    left, right = one.loss[at_a], other.loss[at_b]
+    unlike = np.flatnonzero(left != right)
+    size = np.maximum(np.abs(left), np.abs(right))
+    relative = np.abs(right - left)[unlike] / size[unlike]
+    return {
+        "common_steps": len(step),
+        "differing": len(unlike),
+        "first_step": int(step[unlike[0]]) if len(unlike) else None,
+        "largest_relative": float(relative.max()) if len(unlike) else 0.0,
+        "exact": "different" if len(unlike) else "identical",
+    }

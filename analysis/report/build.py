@@ -12,11 +12,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from analysis.gpus.load import explained, steady_load
+from analysis.measure.arms import Arm, group_arms
 from analysis.measure.detectors import detect
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, NO_TRAINING, axis_of
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import Arm, group_arms
 from analysis.measure.time_breakdown import time_rows
 from analysis.read.find import read_all
 from analysis.read.machine import machine

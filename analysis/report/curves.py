@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from analysis.measure.arms import Arm
 from analysis.measure.loss_curve import AXES, axis_values, loss_curve
 from analysis.measure.rate import measure_rate
-from analysis.measure.speed import Arm
 from analysis.read.run_log import Ints, RunLog, kept_with_log
 from analysis.stats.intervals import Floats, mean_band
 from analysis.stats.replicates import FEWEST

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.gpus.cost import cost_row
+from analysis.measure.arms import group_arms
 from analysis.measure.detectors import detect
 from analysis.measure.differences import yaml_text
 from analysis.measure.loss_curve import AXES, held_out_losses, why_unlike
 from analysis.measure.overview import run_row
 from analysis.measure.rate import measure_rate
-from analysis.measure.speed import group_arms
 from analysis.read.machine import machine
 from analysis.read.run_log import RunLog
 from analysis.report.curves import ALL_POINTS, MOST_POINTS, curves, mean_curve

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from analysis.measure.arms import Arm, group_arms, rate_fields
 from analysis.measure.differences import DERIVED_FACTS, follows, recipe
 from analysis.measure.loss import Compared, final_loss
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, rate_fields
+from analysis.measure.speed import SPEED
 from analysis.observations import nodes_of
 from analysis.read.machine import THREADS, machine
 from analysis.read.run_log import RunLog

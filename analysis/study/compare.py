@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from analysis.measure.arms import Arm, group_arms
 from analysis.measure.differences import difference_rows
 from analysis.measure.loss import FID, FID_MARGIN, Compared, loss_contrast, loss_scatter
 from analysis.measure.loss_curve import NO_TRAINING, held_out_losses, sense_of
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import SPEED, Arm, group_arms, speed_contrasts
+from analysis.measure.speed import SPEED, speed_contrasts
 from analysis.observations import attributed
 from analysis.read.run_log import RunLog
 from analysis.stats.contrast import of_cells, scatter_of_single

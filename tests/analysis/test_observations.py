@@ -9,8 +9,9 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.gpus.cost import cost_row
+from analysis.measure.arms import Arm
 from analysis.measure.rate import measure_rate
-from analysis.measure.speed import Arm, speed_contrast
+from analysis.measure.speed import speed_contrast
 from analysis.measure.time_breakdown import time_breakdown
 from analysis.observations import (
     attributed,

@@ -5,11 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.measure.arms import Arm
 from analysis.measure.differences import causes, differences
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.loss_curve import why_unlike
 from analysis.measure.rate import measure_rate, measure_rates
-from analysis.measure.speed import Arm, speed_contrast, why_not_comparable
+from analysis.measure.speed import speed_contrast, why_not_comparable
 from analysis.measure.work import why_other_steps
 from analysis.observations import attributed, is_repeat, seed_of
 from analysis.study.compare import arms_of, compare_all

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.measure.arms import group_arms
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import group_arms
 from analysis.read.run_log import RunLog
 from tests.analysis.foreign_logs import log_of
 

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
+from analysis.measure.arms import Arm
 from analysis.measure.rate import measure_rate, turn_rates
-from analysis.measure.speed import Arm, speed_contrast
+from analysis.measure.speed import speed_contrast
 from analysis.read.run_log import RunLog
 from analysis.stats.intervals import Floats
 from analysis.stats.replicates import Contrast

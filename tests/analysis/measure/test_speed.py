@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from analysis.measure.arms import Arm
 from analysis.measure.loss import Compared, loss_contrast
 from analysis.measure.rate import measure_rate, measure_rates
-from analysis.measure.speed import SPEED, Arm, speed_contrast
+from analysis.measure.speed import SPEED, speed_contrast
 from analysis.read.find import read_logs
 from analysis.verdict import Comparison, ratio_text, verdicts
 from tests.analysis.foreign_logs import log_of

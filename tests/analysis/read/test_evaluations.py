@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.measure.arms import Arm
 from analysis.measure.rate import measure_rate
-from analysis.measure.speed import Arm, speed_contrast
+from analysis.measure.speed import speed_contrast
 from analysis.read.find import read_logs
 from analysis.read.run_log import RunLog
 from tests.analysis.foreign_logs import START

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from analysis.measure.arms import group_arms
 from analysis.measure.rate import measure_rates
-from analysis.measure.speed import group_arms
 from analysis.read.find import read_logs
 from analysis.report.curves import curves, mean_curve, thinned
 from tests.analysis.synthetic_runs import SyntheticRun, generate_run

@@ -38,9 +38,7 @@ def config_of(tmp_path, settings: str) -> dict:
         '  "resume": null\n}',
         "lr: 0.1\nbatch_size: 64\nopt: adam\namp: true\nresume: null",
         "lr = 0.1\nbatch_size = 64\nopt = adam\namp = True\nresume = None",
-        "config:\n  lr: 0.1 (cosine)\n  batch_size: 64\n  opt: adam\n  amp: true\n  resume: null"[
-            8:
-        ],
+        "  lr: 0.1 (cosine)\n  batch_size: 64\n  opt: adam\n  amp: true\n  resume: null",
         "".join(
             f"{STAMP} | INFO     | a.b:show:101 -   {pair}\n"
             for pair in ("lr: 0.1", "batch_size: 64", "opt: adam", "amp: True", "resume: None")
